@@ -1,0 +1,130 @@
+#pragma once
+
+#include <stretto/phase.hpp>
+
+#include <concepts>
+#include <cstddef>
+
+/// The concepts that a user's tensors, lanes and communicators model. An adapter is an object with member functions;
+/// each requirement below has a meaning that no compiler can check, said beside it.
+namespace stretto {
+inline namespace v0 {
+
+/// What an op is called in errors, traces and pictures. `layer` counts from 0 in the chain of one rank.
+struct op_label {
+  phase_kind phase;
+  pass what;
+  lane on;
+  int layer;
+  int microbatch;
+};
+
+/// One partial backward: gradients of `roots` are given, gradients of `leaves` are wanted (left empty where the root
+/// does not depend on the leaf). An empty root gradient means "nothing flows in here"; an objective's gradient is one
+/// and is marked by `root_is_objective`.
+template <class Tensor> struct gradient_request {
+  Tensor* roots;
+  Tensor* root_gradients;
+  bool const* root_is_objective;
+  int root_count;
+  Tensor* leaves;
+  Tensor* leaf_gradients;
+  int leaf_count;
+};
+
+template <class A> concept has_tensor_type = requires {
+  typename A::tensor;
+  requires std::default_initializable<typename A::tensor> && std::movable<typename A::tensor>;
+};
+
+/// What a tensor library must offer.
+/// - `tensor`: a handle; a default-constructed one is empty and assigning one gives the storage back.
+/// - `context`: what the adapter keeps for one node between its forward and its last backward op.
+/// - `detach(t)`: the same data as a leaf of its own, for one reader.
+/// - `add(sum, t)`: `sum = sum + t` without touching the storage that `sum` had (gradients alias); an empty `t` adds
+///   nothing, an empty `sum` becomes `t`. Called in a fixed order, so sums do not depend on the schedule.
+template <class A> concept tensor_adapter = has_tensor_type<A> && requires(A& a, typename A::tensor const& t,
+                                                                           typename A::tensor& sum) {
+  typename A::context;
+  { a.detach(t) } -> std::same_as<typename A::tensor>;
+  a.add(sum, t);
+};
+
+/// A tensor library that differentiates: phases need `forward` only.
+/// - `forward_scope(context)`: an object that lives while the phases of one node run forward.
+/// - `backward(context, request, phases...)`: fills the leaf gradients and accumulates the parameter gradients.
+/// - `backward_input(context, request, phases...)`: fills the leaf gradients and keeps in `context` what is left.
+/// - `backward_weight(context, phases...)`: accumulates what `backward_input` left; called once, in the order of the
+///   `backward_input` calls.
+template <class A> concept autograd_tensor_adapter =
+    tensor_adapter<A> &&
+    requires(A& a, typename A::context& context, gradient_request<typename A::tensor> const& request) {
+      a.forward_scope(context);
+      a.backward(context, request);
+      a.backward_input(context, request);
+      a.backward_weight(context);
+    };
+
+/// In-order queues and the events between them. One thread (the host) calls all four.
+/// - `run(lane, label, task)`: runs the callable on that lane, after everything issued on it before. `task` is trivially
+///   copyable and at most 64 bytes. If an earlier op of the step failed, it is skipped.
+/// - `record(lane, event)`: the event stands for everything issued on the lane so far.
+/// - `wait(lane, event)`: what is issued on the lane from now on runs after the record of `event` that was issued last
+///   before this call; recording the event again does not disturb it. An event never recorded makes nothing wait.
+/// - `drain()`: returns when every lane is idle; throws if an op failed since the last drain, naming the op.
+template <class L> concept lane_adapter = requires(L& lanes, lane on, op_label const& label, typename L::event& event,
+                                                   void (*task)()) {
+  requires std::default_initializable<typename L::event>;
+  lanes.run(on, label, task);
+  lanes.record(on, event);
+  lanes.wait(on, event);
+  lanes.drain();
+};
+
+/// Who knows how many rows arrive: the host (an exchange of counts before the rows), the device, or nobody because
+/// capacities are fixed.
+enum class counts_mode : unsigned char { host, device, static_capacity };
+
+/// The all-to-all of an expert-parallel group.
+/// - `routing`: where rows go, as this communicator wants it told: rows per destination (all-to-all-v), or top-k ids
+///   and weights per token (DeepEP, HybridEP).
+/// - `handle`: move-only; made by `dispatch`, used by the other three; belongs to one microbatch of one layer.
+/// - `dispatch(rows, routing, handle)`: the rows that arrive here. `combine(rows, handle)`: back to their owners.
+/// - `dispatch_backward`, `combine_backward`: the transposes, for gradients.
+/// - `in_flight`: how many handles may live at once (0: any number). Calls are collective: every rank of the group
+///   makes the same calls in the same order.
+template <class C> concept expert_communicator =
+    requires(C& c, typename C::tensor const& rows, typename C::routing const& routing, typename C::handle& handle) {
+      requires !std::copyable<typename C::handle> && std::movable<typename C::handle>;
+      { C::counts } -> std::convertible_to<counts_mode>;
+      { C::in_flight } -> std::convertible_to<int>;
+      { C::capturable } -> std::convertible_to<bool>;
+      { c.rank() } -> std::convertible_to<int>;
+      { c.ranks() } -> std::convertible_to<int>;
+      { c.dispatch(rows, routing, handle) } -> std::same_as<typename C::tensor>;
+      { c.combine(rows, handle) } -> std::same_as<typename C::tensor>;
+      { c.dispatch_backward(rows, handle) } -> std::same_as<typename C::tensor>;
+      { c.combine_backward(rows, handle) } -> std::same_as<typename C::tensor>;
+    };
+
+/// Exchange of plain rows between the ranks of a group, the layer below an expert communicator. Rows for rank d lie at
+/// `send` behind those for the ranks before d; `send_rows[d]` and `receive_rows[d]` may be zero. Collective.
+template <class C> concept row_exchange = requires(C& c, void const* send, int const* send_rows, void* receive,
+                                                   int const* receive_rows, int* counts, std::size_t row_bytes) {
+  { c.rank() } -> std::convertible_to<int>;
+  { c.ranks() } -> std::convertible_to<int>;
+  c.exchange_counts(send_rows, counts);
+  c.all_to_all(send, send_rows, receive, receive_rows, row_bytes);
+};
+
+/// The adapters of one rank, joined. `Comm` is whatever the phases use for communication; the executor only tells it
+/// to give up when the step fails.
+template <class Tensors, class Lanes, class Comm> struct backend {
+  Tensors& tensors;
+  Lanes& lanes;
+  Comm& comm;
+};
+template <class T, class L, class C> backend(T&, L&, C&) -> backend<T, L, C>;
+
+}  // namespace v0
+}  // namespace stretto

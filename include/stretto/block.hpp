@@ -1,0 +1,198 @@
+#pragma once
+
+#include <stretto/dataflow.hpp>
+
+#include <concepts>
+#include <utility>
+
+/// What the user composes: phases and cuts to a block (one layer), blocks to the block types of a model. Everything a
+/// schedule needs to know about them is computed here once, as plain constexpr values.
+namespace stretto {
+inline namespace v0 {
+
+namespace detail {
+
+template <class... P> struct phase_list {};
+
+template <class P> struct has_named_members {
+  // A name declared in two bases is ambiguous, so `&both::name` is ill-formed exactly if P declares the name too;
+  // unlike a call, this also sees member templates such as `void backward(auto&)`.
+  struct fallback {
+    int forward, backward, backward_input, backward_weight;
+  };
+  struct both : P, fallback {};
+  static constexpr bool forward = !requires { &both::forward; };
+  static constexpr bool backward = !requires { &both::backward; };
+  static constexpr bool backward_input = !requires { &both::backward_input; };
+  static constexpr bool backward_weight = !requires { &both::backward_weight; };
+};
+
+
+/// Phases of a list of phases and cuts; `node_of` counts the cuts between.
+template <class Out, class... Items> struct without_cuts {
+  using type = Out;
+};
+template <class... P, class... Rest> struct without_cuts<phase_list<P...>, Detach, Rest...>
+    : without_cuts<phase_list<P...>, Rest...> {};
+template <class... P, class First, class... Rest> struct without_cuts<phase_list<P...>, First, Rest...>
+    : without_cuts<phase_list<P..., First>, Rest...> {};
+
+template <int I, class First, class... Rest> struct nth : nth<I - 1, Rest...> {};
+template <class First, class... Rest> struct nth<0, First, Rest...> {
+  using type = First;
+};
+
+template <int I, class Phases> struct phase_at;
+template <int I, class... P> struct phase_at<I, phase_list<P...>> : nth<I, P...> {};
+
+struct block_builder {
+  block_facts f{};
+  bool cut_before = false;
+
+  template <class V> constexpr void read() {
+    type_id const id = id_of<V>();
+    int const p = f.phases;
+    if (f.leaves == max_reads) {
+      f.too_large = true;
+      return;
+    }
+    int const r = f.leaves++;
+    f.leaf_phase[r] = p;
+    f.leaf_root[r] = f.find_root(id);
+    f.leaf_input[r] = -1;
+    if (int const v = f.leaf_root[r]; v >= 0) {
+      f.root_is_output[v] = false;
+      f.leaf_inside_node[r] = f.node_of[f.root_writer[v]] == f.node_of[p];
+      return;
+    }
+    int i = 0;
+    while (i < f.inputs && f.input[i] != id) ++i;
+    if (i == max_carried) {
+      f.too_large = true;
+      return;
+    }
+    if (i == f.inputs) {
+      ++f.inputs;
+      f.input[i] = id;
+      f.input_name[i] = name_of_type<V>();
+      f.input_node[i] = f.node_of[p];
+      f.input_is_metadata[i] = std::derived_from<V, metadata>;
+    } else if (f.input_node[i] != f.node_of[p]) {
+      f.input_of_two_nodes = i;
+    }
+    f.leaf_input[r] = i;
+  }
+
+  template <class V> constexpr void write() {
+    type_id const id = id_of<V>();
+    if (int const v = f.find_root(id); v >= 0) f.written_twice = v;
+    if (f.roots == max_values) {
+      f.too_large = true;
+      return;
+    }
+    int const v = f.roots++;
+    f.root[v] = id;
+    f.root_name[v] = name_of_type<V>();
+    f.root_writer[v] = f.phases;
+    f.root_is_metadata[v] = std::derived_from<V, metadata>;
+    f.root_is_objective[v] = std::derived_from<V, objective>;
+    f.root_is_output[v] = !f.root_is_metadata[v] && !f.root_is_objective[v];
+  }
+
+  template <class... R> constexpr void read_all(values<R...>) { (read<R>(), ...); }
+  template <class... W> constexpr void write_all(values<W...>) { (write<W>(), ...); }
+
+  template <class Item> constexpr void add() {
+    if constexpr (std::same_as<Item, Detach>) {
+      cut_before = f.phases > 0;
+    } else {
+      if (f.phases == max_phases) {
+        f.too_large = true;
+        return;
+      }
+      int const p = f.phases;
+      if (p == 0)
+        f.nodes = 1;
+      else if (cut_before)
+        ++f.nodes;
+      cut_before = false;
+      using members = has_named_members<Item>;
+      f.kind[p] = Item::kind;
+      f.node_of[p] = f.nodes - 1;
+      f.has_weights[p] = Item::has_weights;
+      f.has_explicit_backward[p] = members::backward || members::backward_input;
+      f.has_backward_weight[p] = members::backward_weight;
+      f.phase_name[p] = name_of_type<Item>();
+      read_all(typename Item::reads{});
+      write_all(typename Item::writes{});
+      ++f.phases;
+    }
+  }
+};
+
+template <class Phase> struct phase_holder {
+  Phase phase;
+};
+
+}  // namespace detail
+
+/// One layer: phases in forward order, with `Detach` where the autograd graph is cut. Values connect the phases by
+/// name. A value read before any phase of the block writes it comes from the layer before; a value written and not
+/// read afterwards goes to the layer behind. Derive a struct (`struct MoeLayer : Block<...> {};`) to keep names short.
+template <class... Items> struct Block {
+  using phases = typename detail::without_cuts<detail::phase_list<>, Items...>::type;
+  static constexpr block_facts describe() {
+    detail::block_builder b;
+    (b.template add<Items>(), ...);
+    return b.f;
+  }
+};
+
+template <class B> concept block_type = requires {
+  typename B::phases;
+  { B::describe() } -> std::same_as<block_facts>;
+};
+
+template <class B> struct facts_of {
+  static constexpr block_facts value = [] {
+    block_facts f = B::describe();
+    f.name = detail::name_of_type<B>();
+    return f;
+  }();
+};
+
+/// The phases of one layer of block type `B`, with their parameters.
+template <class B, class Phases = typename B::phases> class layer;
+template <class B, class... P> class layer<B, detail::phase_list<P...>> : detail::phase_holder<P>... {
+ public:
+  explicit layer(P... phases) : detail::phase_holder<P>{std::move(phases)}... {}
+  template <class Phase> Phase& phase() { return detail::phase_holder<Phase>::phase; }
+  template <int I> auto& at() { return phase<typename detail::nth<I, P...>::type>(); }
+  /// Calls `f` with every phase, in forward order.
+  template <class F> void for_each_phase(F&& f) { (f(phase<P>()), ...); }
+};
+
+/// The block types of a model, dense, MoE, embedding, head and so on, in any order; which layers there are and in which
+/// order they run is run-time data. Derive a struct to keep names short.
+template <class... B> struct Blocks {
+  static constexpr int count = sizeof...(B);
+  template <int K> using block = typename detail::nth<K, B...>::type;
+};
+
+template <class M> concept model_type = requires {
+  { M::count } -> std::convertible_to<int>;
+  typename M::template block<0>;
+};
+
+template <class Model, int... K> constexpr chain_facts make_chain(std::integer_sequence<int, K...>) {
+  chain_facts chain;
+  (chain.add_inputs(facts_of<typename Model::template block<K>>::value, K), ...);
+  (chain.add_outputs(facts_of<typename Model::template block<K>>::value), ...);
+  return chain;
+}
+template <class Model> struct chain_of {
+  static constexpr chain_facts value = make_chain<Model>(std::make_integer_sequence<int, Model::count>{});
+};
+
+}  // namespace v0
+}  // namespace stretto

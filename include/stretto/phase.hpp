@@ -1,0 +1,61 @@
+#pragma once
+
+#include <stretto/value.hpp>
+
+namespace stretto {
+inline namespace v0 {
+
+/// The place of a phase in a layer, in forward order. A layer policy orders ops by these names, so a phase that
+/// belongs to none of them takes the place where it should run: an embedding is an `attn`, a head with its loss an
+/// `mlp`. `mtp` is the work after the combine (multi-token prediction, or any tail on the compute lane).
+enum class phase_kind : unsigned char { attn, dispatch, mlp, combine, mtp };
+
+inline constexpr phase_kind attn = phase_kind::attn;
+inline constexpr phase_kind dispatch = phase_kind::dispatch;
+inline constexpr phase_kind mlp = phase_kind::mlp;
+inline constexpr phase_kind combine = phase_kind::combine;
+inline constexpr phase_kind mtp = phase_kind::mtp;
+
+/// The part of a node's work that one op does. `backward` is the whole; `backward_input` and `backward_weight` are
+/// its halves (zero-bubble pipelines, arXiv 2401.10241).
+enum class pass : unsigned char { forward, backward, backward_input, backward_weight };
+
+/// An in-order queue: what is issued on one lane runs in that order; two lanes meet only where one waits.
+/// `peer` carries messages between pipeline ranks. The ports stand for what happened outside of a body.
+enum class lane : unsigned char { compute, comm, peer, forward_port, backward_port };
+inline constexpr int lane_count = 5;
+
+/// Base of a user's phase. The derived struct declares what it `reads` and `writes` and has
+/// `void forward(auto& io)`. With an autograd tensor adapter that is all; otherwise it also has
+/// `void backward(auto& io)`, or `void backward_input(auto& io)` and `void backward_weight(auto& io)`.
+///
+/// Inside, `io[hidden{}]` is the tensor that the phase declared (`io.in`, `io.out` where it reads and writes one
+/// name), `io.grad(hidden{})` its gradient, `io.microbatch()` the microbatch. What a phase keeps between forward and
+/// backward goes into `io.saved()` (type `saved`, if declared), never into members: several microbatches are in flight.
+template <phase_kind Kind> struct Phase {
+  static constexpr phase_kind kind = Kind;
+  using reads = values<>;
+  using writes = values<>;
+  /// False for phases without trainable parameters: their backward is one op, nothing is left for a weight pass.
+  static constexpr bool has_weights = Kind != phase_kind::dispatch && Kind != phase_kind::combine;
+};
+
+/// Where the autograd graph of a block is cut. The phases between two cuts are one node: the unit that is scheduled.
+struct Detach {};
+
+constexpr char const* name_of(phase_kind kind) {
+  constexpr char const* names[] = {"attn", "dispatch", "mlp", "combine", "mtp"};
+  return names[static_cast<int>(kind)];
+}
+/// F, B, I, W: the letters of the pipeline literature.
+constexpr char const* letter_of(pass what) {
+  constexpr char const* letters[] = {"F", "B", "I", "W"};
+  return letters[static_cast<int>(what)];
+}
+constexpr char const* name_of(lane on) {
+  constexpr char const* names[] = {"compute", "comm", "peer", "forward port", "backward port"};
+  return names[static_cast<int>(on)];
+}
+
+}  // namespace v0
+}  // namespace stretto

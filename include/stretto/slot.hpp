@@ -1,0 +1,130 @@
+#pragma once
+
+#include <stretto/block.hpp>
+
+/// What one layer keeps for one microbatch between forward and backward, and how a phase sees it.
+namespace stretto {
+inline namespace v0 {
+
+/// What a layer gets from its neighbours: where the value of each chain value lies (forward, from the layer before)
+/// and the gradient that this layer returns for it (backward, to the layer before).
+template <class Tensor> struct boundary {
+  Tensor const* value[max_carried] = {};
+  Tensor gradient[max_carried] = {};
+};
+
+namespace detail {
+
+template <class V, bool IsMetadata = std::derived_from<V, metadata>> struct metadata_cell {};
+template <class V> struct metadata_cell<V, true> {
+  typename V::type content{};
+};
+
+template <class Phase> struct saved_cell {};
+template <class Phase>
+  requires requires { typename Phase::saved; }
+struct saved_cell<Phase> {
+  typename Phase::saved content{};
+};
+
+template <class Written> struct metadata_cells;
+template <class... V> struct metadata_cells<values<V...>> : metadata_cell<V>... {};
+
+template <class Phases> struct phase_cells;
+template <class... P>
+struct phase_cells<phase_list<P...>> : metadata_cells<typename P::writes>..., saved_cell<P>... {};
+
+/// C++ has no arrays of no elements.
+constexpr int at_least_one(int n) { return n > 0 ? n : 1; }
+
+}  // namespace detail
+
+/// The state of one layer of block type `K` of `Model` for one microbatch in flight: one flat struct, made once.
+template <class Model, int K, class Tensors>
+struct slot : boundary<typename Tensors::tensor>,
+              detail::phase_cells<typename Model::template block<K>::phases> {
+  using tensor = typename Tensors::tensor;
+  using facts = facts_of<typename Model::template block<K>>;
+
+  tensor root[detail::at_least_one(facts::value.roots)] = {};           ///< what the writer made
+  tensor root_gradient[detail::at_least_one(facts::value.roots)] = {};  ///< the sum over its readers
+  tensor leaf[detail::at_least_one(facts::value.leaves)] = {};          ///< what the reader detached
+  tensor leaf_gradient[detail::at_least_one(facts::value.leaves)] = {};
+  typename Tensors::context context[detail::at_least_one(facts::value.nodes)] = {};
+};
+
+/// The view that phase `P` (its number in the block) has of a slot.
+template <class Model, int K, int P, class Tensors> class io {
+  using slot_type = slot<Model, K, Tensors>;
+  using tensor = typename Tensors::tensor;
+  using facts = facts_of<typename Model::template block<K>>;
+  using phase_type = typename detail::phase_at<P, typename Model::template block<K>::phases>::type;
+
+  template <class V> static constexpr bool is_metadata = std::derived_from<V, metadata>;
+  template <class V> static constexpr int leaf_index = facts::value.find_leaf(P, detail::id_of<V>());
+  template <class V> static constexpr int root_index = facts::value.find_root_of(P, detail::id_of<V>());
+
+ public:
+  io(slot_type& state, int layer, int microbatch) : slot_(&state), layer_(layer), microbatch_(microbatch) {}
+
+  /// The tensor or metadata that this phase reads.
+  template <class V> decltype(auto) in(V) const {
+    static_assert(leaf_index<V> >= 0, "stretto[E10]: a phase uses a value that it does not declare in its reads");
+    if constexpr (leaf_index<V> >= 0) {
+      if constexpr (is_metadata<V>)
+        return (static_cast<detail::metadata_cell<V>&>(*slot_).content);
+      else if constexpr (facts::value.leaf_inside_node[leaf_index<V>])
+        return static_cast<tensor const&>(slot_->root[facts::value.leaf_root[leaf_index<V>]]);
+      else
+        return static_cast<tensor const&>(slot_->leaf[leaf_index<V>]);
+    }
+  }
+
+  /// The tensor or metadata that this phase writes.
+  template <class V> decltype(auto) out(V) const {
+    static_assert(root_index<V> >= 0, "stretto[E11]: a phase uses a value that it does not declare in its writes");
+    if constexpr (root_index<V> >= 0) {
+      if constexpr (is_metadata<V>)
+        return (static_cast<detail::metadata_cell<V>&>(*slot_).content);
+      else
+        return (slot_->root[root_index<V>]);
+    }
+  }
+
+  template <class V> decltype(auto) operator[](V v) const {
+    static_assert(leaf_index<V> < 0 || root_index<V> < 0,
+                  "stretto[E12]: a phase reads and writes a value of this name; say io.in(...) or io.out(...)");
+    if constexpr (root_index<V> >= 0)
+      return out(v);
+    else
+      return in(v);
+  }
+
+  /// In a backward written by hand: the gradient of a value that this phase reads (to be assigned) or writes (given).
+  template <class V> decltype(auto) grad(V) const {
+    static_assert((leaf_index<V> >= 0) != (root_index<V> >= 0),
+                  "stretto[E13]: io.grad names a value that the phase does not declare, or both reads and writes; "
+                  "say io.grad_in(...) or io.grad_out(...)");
+    if constexpr (root_index<V> >= 0)
+      return grad_out(V{});
+    else
+      return grad_in(V{});
+  }
+  template <class V> tensor& grad_in(V) const { return slot_->leaf_gradient[leaf_index<V>]; }
+  template <class V> tensor const& grad_out(V) const { return slot_->root_gradient[root_index<V>]; }
+
+  /// What this phase keeps from forward to backward.
+  auto& saved() const { return static_cast<detail::saved_cell<phase_type>&>(*slot_).content; }
+
+  int microbatch() const { return microbatch_; }
+  /// The place of this layer in the rank's chain of layers, from 0.
+  int layer() const { return layer_; }
+
+ private:
+  slot_type* slot_;
+  int layer_;
+  int microbatch_;
+};
+
+}  // namespace v0
+}  // namespace stretto
