@@ -2,6 +2,7 @@
 # Brings a Debian 12 or Ubuntu 24.04 machine to what stretto needs, as root or through sudo; no GPU is needed.
 #   sh examples/setup.sh           what the quick start needs
 #   sh examples/setup.sh --tests   that, and what the tests need
+#   sh examples/setup.sh --print-torch   installs nothing; prints torch's folder if there is one
 # Installs only what is missing: a second run finds everything and changes nothing.
 set -eu
 
@@ -15,11 +16,12 @@ os_release=${STRETTO_OS_RELEASE:-/etc/os-release}
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
-for_tests=no
+for_tests=no only_print_torch=no
 case "$#:${1-}" in
   0:) ;;
   1:--tests) for_tests=yes ;;
-  *) fail "the only argument is --tests (for what the tests need too), not '$*'." ;;
+  1:--print-torch) only_print_torch=yes ;;
+  *) fail "the arguments are --tests or --print-torch or none, not '$*'." ;;
 esac
 
 has_command() { command -v "$1" >/dev/null 2>&1; }
@@ -29,6 +31,27 @@ has_sanitizers() {
   for runtime in /usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.asan-*.a; do [ -e "$runtime" ] && return; done
   return 1
 }
+
+complete_torch() { [ -e "$1/include/ATen/ATen.h" ] && [ -e "$1/lib/libtorch_cpu.so" ] && [ -e "$1/lib/libc10.so" ]; }
+find_torch() {
+  for torch in "$torch_venv"/lib/python3*/site-packages/torch; do complete_torch "$torch" && return; done
+  for interpreter in python3 /usr/bin/python3; do
+    has_command "$interpreter" || continue
+    torch=$("$interpreter" -c '
+import importlib.util as u, os
+spec = u.find_spec("torch")
+print(os.path.dirname(spec.origin) if spec and spec.origin else "")' 2>/dev/null) || continue
+    [ -n "$torch" ] && complete_torch "$torch" && grep -q "^__version__ = '$torch_version" "$torch/version.py" && return
+  done
+  torch=
+  return 1
+}
+
+if [ $only_print_torch = yes ]; then
+  find_torch || exit 1
+  printf '%s\n' "$torch"
+  exit
+fi
 
 # needed: nothing goes without it. wanted: its tests are skipped without it.
 needed= wanted=
@@ -57,21 +80,6 @@ fi
 # The interpreter of the distribution is the one that python3-venv belongs to; a newer one in front of it may do as well.
 python=/usr/bin/python3
 [ -x "$python" ] || python=python3
-
-complete_torch() { [ -e "$1/include/ATen/ATen.h" ] && [ -e "$1/lib/libtorch_cpu.so" ] && [ -e "$1/lib/libc10.so" ]; }
-find_torch() {
-  for torch in "$torch_venv"/lib/python3*/site-packages/torch; do complete_torch "$torch" && return; done
-  for interpreter in python3 /usr/bin/python3; do
-    has_command "$interpreter" || continue
-    torch=$("$interpreter" -c '
-import importlib.util as u, os
-spec = u.find_spec("torch")
-print(os.path.dirname(spec.origin) if spec and spec.origin else "")' 2>/dev/null) || continue
-    [ -n "$torch" ] && complete_torch "$torch" && grep -q "^__version__ = '$torch_version" "$torch/version.py" && return
-  done
-  torch=
-  return 1
-}
 
 find_torch || need python3-venv "$python" -c 'import ensurepip, venv' 2>/dev/null
 
