@@ -5,6 +5,10 @@
 namespace stretto {
 inline namespace v0 {
 
+namespace detail {
+constexpr int at_most(int number, int limit) { return number < limit ? number : limit; }
+}  // namespace detail
+
 /// What one call of a plan runs on a rank.
 enum class form : unsigned char {
   forward_backward,  ///< F of one microbatch beside B of another: an overlapped pair

@@ -5,10 +5,6 @@
 namespace stretto {
 inline namespace v0 {
 
-namespace detail {
-constexpr int at_most(int number, int limit) { return number < limit ? number : limit; }
-}  // namespace detail
-
 /// 1F1B: as many forwards as there are ranks behind, then one forward and one backward in turn (PipeDream-flush,
 /// arXiv 2006.09503; arXiv 2104.04473 section 2.2).
 ///
