@@ -1,0 +1,108 @@
+#pragma once
+
+#include <stretto/adapter.hpp>
+
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace stretto {
+inline namespace v0 {
+namespace host {
+
+/// Why a step ended early: the first thing that went wrong on any rank of a group.
+struct failure {
+  int rank = 0;
+  /// False where the rank failed outside of an op (its host thread, say); `op` means nothing then.
+  bool in_op = false;
+  op_label op{};
+  std::string reason;
+  std::exception_ptr original{};
+};
+
+/// `F.mlp of layer 3, microbatch 2`
+inline std::string describe(op_label const& op) {
+  return std::string(letter_of(op.what)) + "." + name_of(op.phase) + " of layer " + std::to_string(op.layer) +
+         ", microbatch " + std::to_string(op.microbatch);
+}
+
+/// One sentence that names rank, op, microbatch and reason.
+inline std::string describe(failure const& what) {
+  return "rank " + std::to_string(what.rank) + (what.in_op ? ": " + describe(what.op) : std::string()) +
+         " failed: " + what.reason;
+}
+
+/// Thrown by `drain` on every rank of a group when an op failed on one of them. `rank`, `op` and `reason` are those of
+/// the rank where it began; the exception of the op itself is nested (`std::rethrow_if_nested`).
+class step_error : public std::runtime_error {
+public:
+  explicit step_error(failure const& what)
+      : std::runtime_error(describe(what)), rank(what.rank), in_op(what.in_op), op(what.op),
+        reason(what.reason) {}
+
+  int rank;
+  bool in_op;
+  op_label op;
+  std::string reason;
+};
+
+/// Where the ranks of a group tell one another that a step has failed. The first report wins, later ones are mostly its
+/// consequences. All members may be called from any thread.
+class failure_board {
+public:
+  failure_board() = default;
+  /// `wake(context)` is called after the first report: it wakes whoever sleeps and should look at the board.
+  failure_board(void (*wake)(void*), void* context) : wake_(wake), context_(context) {}
+  failure_board(failure_board const&) = delete;
+  failure_board& operator=(failure_board const&) = delete;
+
+  bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+
+  /// Returns whether this report was the first.
+  bool report(failure what) {
+    {
+      std::lock_guard const lock(mutex_);
+      if (failed()) return false;
+      first_ = std::move(what);
+      failed_.store(true, std::memory_order_release);
+    }
+    if (wake_) wake_(context_);
+    return true;
+  }
+
+  /// The first report; that of an empty failure if there is none.
+  failure first() const {
+    std::lock_guard const lock(mutex_);
+    return first_;
+  }
+
+  /// Forgets the failure. Nobody may be at work on a step.
+  void clear() {
+    std::lock_guard const lock(mutex_);
+    first_ = {};
+    failed_.store(false, std::memory_order_release);
+  }
+
+  [[noreturn]] static void raise(failure const& what) {
+    if (!what.original) throw step_error(what);
+    try {
+      std::rethrow_exception(what.original);
+    } catch (...) {
+      std::throw_with_nested(step_error(what));
+    }
+  }
+
+private:
+  mutable std::mutex mutex_;
+  std::atomic<bool> failed_{false};
+  failure first_;
+  void (*wake_)(void*) = nullptr;
+  void* context_ = nullptr;
+};
+
+} // namespace host
+} // namespace v0
+} // namespace stretto
