@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../pipeline.hpp"
+#include <stretto/pipeline.hpp>
 
 namespace stretto {
 inline namespace v0 {

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <stretto/pipeline.hpp>
+
+namespace stretto {
+inline namespace v0 {
+
+/// Where plans end: larger numbers are refused in words before anything is built.
+struct plan_limits {
+  static constexpr int ranks = 4096, microbatches = 1'000'000, chunks = 1024;
+  static constexpr long cells = 1L << 23;  ///< stages times microbatches; about 1 GB for plan, messages and times
+};
+
+namespace detail {
+
+/// Zeroed memory that constant evaluation may use too: freed at the end of the scope, moved but never copied.
+template <class Item>
+class plan_array {
+ public:
+  constexpr plan_array() = default;
+  constexpr explicit plan_array(long count) : items_(new Item[static_cast<unsigned long>(count)]{}) {}
+  constexpr plan_array(plan_array&& other) noexcept : items_(other.items_) { other.items_ = nullptr; }
+  constexpr plan_array& operator=(plan_array&& other) noexcept {
+    Item* const mine = items_;
+    items_ = other.items_;
+    other.items_ = mine;
+    return *this;
+  }
+  constexpr ~plan_array() { delete[] items_; }
+  constexpr Item* get() const { return items_; }
+  constexpr Item& operator[](long at) const { return items_[at]; }
+
+ private:
+  Item* items_ = nullptr;
+};
+
+}  // namespace detail
+
+/// What a plan was made from, as values: checks, pictures and simulation need no pipeline type.
+struct plan_facts {
+  char const* name;
+  placement map;
+  int ranks, microbatches, chunks;
+  bool pairs, splits;
+  int least_chunks, most_chunks, least_microbatches, multiple;
+
+  constexpr int stages() const { return ranks * chunks; }
+  constexpr long cells() const { return static_cast<long>(ranks) * chunks * microbatches; }
+  constexpr int stage(int rank, int chunk) const { return stage_of(map, ranks, rank, chunk); }
+  constexpr int owner(int stage) const { return rank_of(map, ranks, stage); }
+  /// Row of (stage, microbatch) in a table of all of them.
+  constexpr long cell(int stage, int microbatch) const {
+    return static_cast<long>(stage) * microbatches + microbatch;
+  }
+};
+
+/// The facts of `Pipeline` at these sizes; `chunks` 0 takes the pipeline's own number.
+template <pipeline Pipeline>
+constexpr plan_facts facts_of(int ranks, int microbatches, int chunks = 0) {
+  int const most = most_chunks<Pipeline>();
+  bool const fixed = most == Pipeline::chunks;
+  return {Pipeline::name,  Pipeline::map,
+          ranks,           microbatches,
+          chunks == 0 ? static_cast<int>(Pipeline::chunks) : chunks,
+          Pipeline::pairs, Pipeline::splits,
+          fixed ? most : 1, most,
+          ranks >= 1 && ranks <= plan_limits::ranks ? Pipeline::min_microbatches(ranks) : 1,
+          ranks >= 1 && ranks <= plan_limits::ranks ? microbatch_multiple<Pipeline>(ranks) : 1};
+}
+
+/// The calls of every rank, with the bound on live activations that the pipeline gives for each.
+class plan {
+ public:
+  /// An empty plan with room for `counts[rank]` calls of each rank; for plans that do not come from a pipeline type.
+  constexpr plan(plan_facts const& facts, long const* counts)
+      : facts_(facts), first_(facts.ranks + 1L), bounds_(facts.ranks) {
+    for (int rank = 0; rank < facts.ranks; ++rank) {
+      first_[rank + 1] = first_[rank] + counts[rank];
+      bounds_[rank] = -1;
+    }
+    calls_ = detail::plan_array<call>(first_[facts.ranks]);
+  }
+
+  constexpr plan_facts const& facts() const { return facts_; }
+  constexpr long size() const { return first_[facts_.ranks]; }
+  constexpr long size(int rank) const { return first_[rank + 1] - first_[rank]; }
+  constexpr long first(int rank) const { return first_[rank]; }
+  constexpr call* calls(int rank) { return calls_.get() + first_[rank]; }
+  constexpr call const* calls(int rank) const { return calls_.get() + first_[rank]; }
+  /// The bound on live chunk activations of `rank`; -1: none.
+  constexpr int bound(int rank) const { return bounds_[rank]; }
+  constexpr void set_bound(int rank, int live) { bounds_[rank] = live; }
+
+ private:
+  plan_facts facts_;
+  detail::plan_array<long> first_;
+  detail::plan_array<int> bounds_;
+  detail::plan_array<call> calls_;
+};
+
+/// Lays out `Pipeline` for all ranks. The sizes must have passed `check_sizes`.
+template <pipeline Pipeline>
+constexpr plan lay_out(plan_facts const& facts) {
+  detail::plan_array<long> counts(facts.ranks);
+  for (int rank = 0; rank < facts.ranks; ++rank) {
+    long count = 0;
+    Pipeline::run(facts.ranks, rank, facts.microbatches, facts.chunks, [&](call) { ++count; });
+    counts[rank] = count;
+  }
+  plan result(facts, counts.get());
+  for (int rank = 0; rank < facts.ranks; ++rank) {
+    call* next = result.calls(rank);
+    Pipeline::run(facts.ranks, rank, facts.microbatches, facts.chunks, [&](call one) { *next++ = one; });
+    result.set_bound(rank, peak_live<Pipeline>(facts.ranks, rank, facts.microbatches, facts.chunks));
+  }
+  return result;
+}
+
+}  // namespace v0
+}  // namespace stretto
