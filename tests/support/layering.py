@@ -1,0 +1,138 @@
+"""layering.py INCLUDE_ROOT: which header may include which.
+
+A core header includes the standard library and core headers of its own or a lower layer, never in a circle. An adapter
+includes adapter.hpp and what that needs, detail/, its own folder and its one third party. No header is too long.
+"""
+
+import pathlib
+import re
+import sys
+
+LONGEST = 300
+
+# From the bottom up; a new core header gets a place here. The umbrella is above all.
+LAYERS = [
+    ["version", "detail/"],
+    ["value", "phase", "rules"],
+    ["program", "builder", "dataflow", "access", "link", "adapter", "timeline"],
+    ["block", "slot", "walk", "error", "check", "plan_rules"],
+    ["pipeline", "pipelines/", "plan", "body", "schedule", "schedules/"],
+    ["executor", "simulate", "inspect"],
+    ["stretto"],
+]
+
+# What adapters model and what they report to.
+ADAPTER_INTERFACE = ["adapter.hpp", "timeline.hpp"]
+
+# Adapters without an entry have no third party. The key starts the name of the adapter's file or folder.
+THIRD_PARTY = {
+    "torch_cuda": r"(torch|ATen|c10)/.*|cuda_runtime(_api)?\.h|cuda\.h",
+    "torch": r"(torch|ATen|c10)/(?!.*cuda/|csrc/distributed/).*",
+    "c10d": r"torch/csrc/distributed/.*|gloo/.*|(ATen|c10)/(?!cuda/).*",
+    "cuda": r"cuda_runtime(_api)?\.h|cuda\.h",
+    "nccl": r"nccl\.h|cuda_runtime(_api)?\.h",
+    "cublas": r"cublas(_v2|Lt)?\.h|cuda_runtime(_api)?\.h",
+}
+
+STANDARD = set("""
+algorithm any array atomic barrier bit bitset cassert cctype cerrno cfenv cfloat charconv chrono cinttypes climits
+clocale cmath codecvt compare complex concepts condition_variable coroutine csetjmp csignal cstdarg cstddef cstdint
+cstdio cstdlib cstring ctime cuchar cwchar cwctype deque exception execution filesystem forward_list fstream functional
+future initializer_list iomanip ios iosfwd iostream istream iterator latch limits list locale map memory
+memory_resource mutex new numbers numeric optional ostream queue random ranges ratio regex scoped_allocator semaphore
+set shared_mutex source_location span sstream stack stdexcept stop_token streambuf string string_view syncstream
+system_error thread tuple type_traits typeindex typeinfo unordered_map unordered_set utility valarray variant vector
+version
+""".split())
+
+INCLUDE = re.compile(r"^\s*#\s*include\s*([<\"])([^>\"]+)[>\"]", re.MULTILINE)
+
+
+def layer_of(header: str) -> int | None:
+    for level, names in enumerate(LAYERS):
+        if any(header == f"{name}.hpp" or name.endswith("/") and header.startswith(name) for name in names):
+            return level
+    return None
+
+
+def adapter_name(header: str) -> str:
+    return header.removeprefix("adapters/").removesuffix(".hpp").split("/")[0]
+
+
+def third_party_of(adapter: str) -> str | None:
+    return next((pattern for name, pattern in THIRD_PARTY.items() if adapter == name or adapter.startswith(name + "_")), None)
+
+
+def reach(start: str, graph: dict[str, set[str]]) -> set[str]:
+    seen, todo = set(), [start]
+    while todo:
+        header = todo.pop()
+        if header not in seen:
+            seen.add(header)
+            todo += graph.get(header, ())
+    return seen
+
+
+def main() -> int:
+    root = pathlib.Path(sys.argv[1]) / "stretto"
+    texts = {str(p.relative_to(root)): p.read_text() for p in sorted(root.rglob("*.hpp"))}
+    faults = []
+    graph: dict[str, set[str]] = {}
+    foreign: dict[str, set[str]] = {}
+    for header, text in texts.items():
+        graph[header], foreign[header] = set(), set()
+        for quote, name in INCLUDE.findall(text):
+            if name.startswith("stretto/"):
+                name = name.removeprefix("stretto/")
+            elif quote == '"':
+                name = str(((root / header).parent / name).resolve().relative_to(root.resolve()))
+            else:
+                foreign[header].add(name)
+                continue
+            if name not in texts:
+                faults.append(f"{header} includes {name}, which does not exist")
+            graph[header].add(name)
+        if (lines := text.count("\n")) > LONGEST:
+            faults.append(f"{header} has {lines} lines; split it, the most is {LONGEST}")
+
+    interface = set().union(*(reach(h, graph) for h in ADAPTER_INTERFACE if h in texts))
+    for header in texts:
+        if any(header in reach(included, graph) for included in graph[header]):
+            faults.append(f"{header} includes itself in a circle")
+        if header.startswith("adapters/"):
+            adapter, pattern = adapter_name(header), third_party_of(adapter_name(header))
+            for name in sorted(graph[header]):
+                own = name.startswith("adapters/") and adapter_name(name) == adapter
+                if not own and name not in interface and not name.startswith("detail/"):
+                    faults.append(f"{header} includes {name}; an adapter includes adapter.hpp, detail/ and its own folder")
+            for name in sorted(foreign[header] - STANDARD):
+                if not (pattern and re.fullmatch(pattern, name)):
+                    faults.append(f"{header} includes <{name}>, which is not its third party's")
+            continue
+        level = layer_of(header)
+        if level is None:
+            faults.append(f"{header} has no layer; give it one in tests/support/layering.py")
+            continue
+        for name in sorted(graph[header]):
+            if name.startswith("adapters/"):
+                faults.append(f"{header} includes the adapter {name}")
+            elif (other := layer_of(name)) is not None and other > level:
+                faults.append(f"{header} includes {name}, which is a layer above it")
+        for name in sorted(foreign[header] - STANDARD):
+            faults.append(f"{header} includes <{name}>, which is not of the standard library")
+
+    if "stretto.hpp" not in texts:
+        faults.append("the umbrella stretto.hpp does not exist")
+    else:
+        for header in sorted(texts.keys() - reach("stretto.hpp", graph)):
+            if not header.startswith("adapters/"):
+                faults.append(f"stretto.hpp does not include {header}")
+
+    for fault in faults:
+        print(fault)
+    print(f"{len(texts)} headers, {len(faults)} faults")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

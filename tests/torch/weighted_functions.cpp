@@ -1,0 +1,311 @@
+#include "bits.hpp"
+#include "node_ways.hpp"
+
+#include <catch2/catch_template_test_macros.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+namespace st = stretto::torch;
+using parameters = node_under_test::parameters;
+using tensors = std::vector<at::Tensor>;
+
+namespace {
+
+st::parameter weight(char const* name, at::IntArrayRef sizes, at::ScalarType type, std::uint64_t seed) {
+  return st::parameter(name, random_tensor(sizes, type, seed));
+}
+tensors rows_of_8(at::ScalarType type, int m) {
+  return {random_tensor({24, 8}, type, 100 + static_cast<std::uint64_t>(m))};
+}
+
+node_under_test const linear_node{
+    [](at::ScalarType type) {
+      parameters w;
+      w.push_back(weight("w", {8, 12}, type, 1));
+      return w;
+    },
+    rows_of_8, [](parameters& w, tensors const& x) { return tensors{st::linear(x[0], w[0])}; }};
+
+node_under_test const scale_node{
+    [](at::ScalarType type) {
+      parameters w;
+      w.push_back(weight("gain", {8}, type, 2));
+      return w;
+    },
+    rows_of_8, [](parameters& w, tensors const& x) { return tensors{st::scale(x[0], w[0])}; }};
+
+node_under_test const expert_node{
+    [](at::ScalarType type) {
+      parameters w;
+      w.push_back(weight("experts", {5, 8, 12}, type, 3));
+      return w;
+    },
+    rows_of_8,
+    [](parameters& w, tensors const& x) { return tensors{st::expert_linear(x[0], {0, 7, 0, 1, 16}, w[0])}; }};
+
+node_under_test const no_rows_node{
+    expert_node.make, [](at::ScalarType type, int) { return tensors{random_tensor({0, 8}, type, 1)}; },
+    [](parameters& w, tensors const& x) { return tensors{st::expert_linear(x[0], {0, 0, 0, 0, 0}, w[0])}; }};
+
+/// No input of this node can have a gradient.
+node_under_test const embedding_node{
+    [](at::ScalarType type) {
+      parameters w;
+      w.push_back(weight("table", {16, 8}, type, 4));
+      return w;
+    },
+    [](at::ScalarType, int m) {
+      return tensors{at::tensor({3, 1, 3, 15, 3, 0, 1, 3}, at::kLong).add(m).remainder(16)};
+    },
+    [](parameters& w, tensors const& x) { return tensors{st::embedding(x[0], w[0])}; }};
+
+/// Ordinary operations use parameters between functions that own theirs; two roots, two inputs.
+node_under_test const mixed_node{
+    [](at::ScalarType type) {
+      parameters w;
+      w.push_back(weight("up", {8, 12}, type, 5));
+      w.push_back(weight("bias", {12}, type, 6));
+      w.push_back(weight("down", {12, 8}, type, 7));
+      w.push_back(weight("plain", {8, 8}, type, 8));
+      return w;
+    },
+    [](at::ScalarType type, int m) {
+      auto const seed = static_cast<std::uint64_t>(m);
+      return tensors{random_tensor({24, 8}, type, 200 + seed), random_tensor({24, 8}, type, 300 + seed)};
+    },
+    [](parameters& w, tensors const& x) {
+      auto const inner = at::silu(st::linear(x[0], w[0]) + w[1].value());
+      auto const outer = st::linear(inner, w[2]) + x[1];
+      return tensors{outer * x[0], outer.mm(w[3].value())};
+    }};
+
+node_under_test const frozen_node{
+    [](at::ScalarType type) {
+      parameters w;
+      w.emplace_back("frozen", random_tensor({8, 12}, type, 9), false);
+      w.push_back(weight("trained", {12, 8}, type, 10));
+      w.emplace_back("frozen bias", random_tensor({8}, type, 11), false);
+      return w;
+    },
+    rows_of_8, [](parameters& w, tensors const& x) {
+      return tensors{st::linear(st::linear(x[0], w[0]), w[1]) + w[2].value()};
+    }};
+
+node_under_test const bare_node{[](at::ScalarType) { return parameters{}; }, rows_of_8,
+                                [](parameters&, tensors const& x) { return tensors{at::tanh(x[0])}; }};
+
+void check_same(node_gradients const& a, node_gradients const& b) {
+  REQUIRE(a.of_inputs.size() == b.of_inputs.size());
+  for (std::size_t i = 0; i < a.of_inputs.size(); ++i) {
+    CAPTURE(i);
+    CHECK(same_bits(a.of_inputs[i], b.of_inputs[i]));
+  }
+  REQUIRE(a.of_weights.size() == b.of_weights.size());
+  for (std::size_t i = 0; i < a.of_weights.size(); ++i) {
+    CAPTURE(i);
+    CHECK(same_bits(a.of_weights[i], b.of_weights[i]));
+  }
+}
+
+struct named_node {
+  char const* name;
+  node_under_test const* node;
+};
+named_node const nodes[] = {{"linear", &linear_node},       {"scale", &scale_node},
+                            {"experts", &expert_node},      {"experts without rows", &no_rows_node},
+                            {"embedding", &embedding_node}, {"mixed", &mixed_node},
+                            {"frozen", &frozen_node},       {"without parameters", &bare_node}};
+
+}  // namespace
+
+TEST_CASE("whole, split and ordinary backward give the same bits", "[torch]") {
+  st::use_one_thread();
+  auto const& [name, node] = GENERATE(from_range(nodes));
+  auto const type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
+  CAPTURE(name, type);
+  auto const ordinary = gradients_of(*node, type, way::ordinary);
+  for (auto const& gradient : ordinary.of_weights) {
+    if (gradient.defined() && node != &no_rows_node) CHECK(gradient.abs().max().item<double>() > 0);
+  }
+  for (auto const how : {way::whole, way::split, way::split_late}) {
+    CAPTURE(static_cast<int>(how));
+    check_same(ordinary, gradients_of(*node, type, how));
+  }
+}
+
+TEST_CASE("functions with their own weight gradient agree with torch's operations", "[torch]") {
+  namespace ag = ::torch::autograd;
+  auto const x = random_tensor({24, 8}, at::kDouble, 1).set_requires_grad(true);
+  auto const check = [&](at::Tensor const& ours, at::Tensor const& theirs, st::parameter& w) {
+    REQUIRE(at::allclose(ours, theirs, 1e-12, 1e-12));
+    auto const dy = random_tensor(ours.sizes(), at::kDouble, 2);
+    auto const a = ag::grad({ours}, {x, w.leaf()}, {dy}, {}, false, true);
+    auto const b = ag::grad({theirs}, {x, w.leaf()}, {dy}, {}, false, true);
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      REQUIRE(a[i].defined() == b[i].defined());
+      if (a[i].defined()) CHECK(at::allclose(a[i], b[i], 1e-12, 1e-12));
+    }
+  };
+  SECTION("linear") {
+    auto w = weight("w", {8, 5}, at::kDouble, 3);
+    check(st::linear(x, w), x.mm(w.leaf()), w);
+  }
+  SECTION("scale") {
+    auto w = weight("w", {8}, at::kDouble, 3);
+    check(st::scale(x, w), x * w.leaf(), w);
+  }
+  SECTION("embedding") {
+    auto w = weight("w", {9, 4}, at::kDouble, 3);
+    auto const ids = at::tensor({0, 8, 8, 3, 0, 8}, at::kLong);
+    check(st::embedding(ids, w), w.leaf().index_select(0, ids), w);
+  }
+  SECTION("experts") {
+    auto w = weight("w", {3, 8, 5}, at::kDouble, 3);
+    auto const theirs = at::cat({x.narrow(0, 0, 20).mm(w.leaf()[0]), x.narrow(0, 20, 4).mm(w.leaf()[2])});
+    check(st::expert_linear(x, {20, 0, 4}, w), theirs, w);
+  }
+}
+
+TEST_CASE("experts refuse counts that do not fit", "[torch]") {
+  auto w = weight("w", {3, 8, 5}, at::kFloat, 1);
+  auto const x = random_tensor({4, 8}, at::kFloat, 2);
+  CHECK_THROWS_AS(st::expert_linear(x, {1, 1, 1}, w), std::invalid_argument);
+  CHECK_THROWS_AS(st::expert_linear(x, {2, 2}, w), std::invalid_argument);
+}
+
+TEST_CASE("a parameter that a node uses twice gets both gradients", "[torch]") {
+  static node_under_test const twice{
+      [](at::ScalarType type) {
+        parameters w;
+        w.push_back(weight("tied", {8, 8}, type, 12));
+        return w;
+      },
+      rows_of_8, [](parameters& w, tensors const& x) {
+        return tensors{st::linear(at::tanh(st::linear(x[0], w[0])), w[0]).mm(w[0].value())};
+      }};
+  auto const type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
+  auto const whole = gradients_of(twice, type, way::whole);
+  check_same(whole, gradients_of(twice, type, way::split));
+  check_same(whole, gradients_of(twice, type, way::split_late));
+  if (type == at::kDouble) {
+    auto const ordinary = gradients_of(twice, type, way::ordinary);
+    CHECK(at::allclose(whole.of_weights[0], ordinary.of_weights[0], 1e-12, 1e-12));
+  }
+}
+
+TEST_CASE("the input half leaves the accumulators alone", "[torch]") {
+  st::tensors adapter;
+  auto w = weight("w", {8, 8}, at::kFloat, 1);
+  st::tensors::context context;
+  auto leaf = adapter.detach(random_tensor({4, 8}, at::kFloat, 2));
+  at::Tensor root, gradient;
+  {
+    auto const scope = adapter.forward_scope(context);
+    root = st::linear(leaf, w) + leaf.mm(w.value());
+  }
+  auto root_gradient = at::ones_like(root);
+  stretto::gradient_request<at::Tensor> const request{&root, &root_gradient, nullptr, 1, &leaf, &gradient, 1};
+  adapter.backward_input(context, request);
+  CHECK(gradient.defined());
+  CHECK(w.main_grad().abs().max().item<float>() == 0.0f);
+  CHECK_FALSE(w.leaf().grad().defined());
+  adapter.backward_weight(context);
+  CHECK(w.main_grad().abs().max().item<float>() > 0.0f);
+  CHECK_FALSE(w.leaf().grad().defined());
+  CHECK_FALSE(leaf.grad().defined());
+}
+
+TEST_CASE("roots without a gradient and leaves out of reach", "[torch]") {
+  st::tensors adapter;
+  auto w = weight("w", {8, 8}, at::kFloat, 1);
+  auto const split = GENERATE(false, true);
+  st::tensors::context context;
+  at::Tensor leaves[] = {adapter.detach(random_tensor({4, 8}, at::kFloat, 2)),
+                         adapter.detach(random_tensor({4, 8}, at::kFloat, 3)),
+                         adapter.detach(at::tensor({1, 2, 3}, at::kLong))};
+  at::Tensor roots[3];
+  {
+    auto const scope = adapter.forward_scope(context);
+    roots[0] = st::linear(leaves[0], w);
+    roots[1] = leaves[1] * 2;
+    roots[2] = leaves[2] + 1;
+  }
+  at::Tensor root_gradients[] = {at::ones_like(roots[0]), {}, {}};
+  at::Tensor leaf_gradients[] = {{}, at::ones({1}), {}};
+  stretto::gradient_request<at::Tensor> const request{roots, root_gradients, nullptr, 3, leaves, leaf_gradients, 3};
+  auto const run = [&] {
+    if (!split) return adapter.backward(context, request);
+    adapter.backward_input(context, request);
+    adapter.backward_weight(context);
+  };
+  SECTION("one root") {
+    run();
+    CHECK(leaf_gradients[0].defined());
+    CHECK_FALSE(leaf_gradients[1].defined());
+    CHECK_FALSE(leaf_gradients[2].defined());
+  }
+  SECTION("no root") {
+    root_gradients[0] = {};
+    run();
+    CHECK_FALSE(leaf_gradients[0].defined());
+    CHECK_FALSE(leaf_gradients[1].defined());
+    CHECK(w.main_grad().abs().max().item<float>() == 0.0f);
+  }
+}
+
+TEST_CASE("a value passed on untouched", "[torch]") {
+  st::tensors adapter;
+  st::tensors::context context;
+  auto leaf = adapter.detach(random_tensor({4, 8}, at::kFloat, 2));
+  at::Tensor root, gradient;
+  {
+    auto const scope = adapter.forward_scope(context);
+    root = leaf;
+  }
+  auto root_gradient = random_tensor({4, 8}, at::kFloat, 3);
+  adapter.backward(context, {&root, &root_gradient, nullptr, 1, &leaf, &gradient, 1});
+  CHECK(same_bits(gradient, root_gradient));
+}
+
+TEST_CASE("an objective's gradient is one", "[torch]") {
+  st::tensors adapter;
+  st::tensors::context context;
+  auto leaf = adapter.detach(random_tensor({4}, at::kDouble, 2));
+  at::Tensor root, root_gradient, gradient;
+  {
+    auto const scope = adapter.forward_scope(context);
+    root = (leaf * leaf).sum();
+  }
+  bool const is_objective = true;
+  adapter.backward(context, {&root, &root_gradient, &is_objective, 1, &leaf, &gradient, 1});
+  CHECK(at::allclose(gradient, 2 * leaf.detach()));
+}
+
+TEST_CASE("a forward in a scope whose backward goes past the adapter is told so", "[torch]") {
+  st::tensors adapter;
+  st::tensors::context context;
+  auto w = weight("the weight", {8, 8}, at::kFloat, 1);
+  auto leaf = adapter.detach(random_tensor({4, 8}, at::kFloat, 2));
+  at::Tensor root;
+  {
+    auto const scope = adapter.forward_scope(context);
+    root = st::linear(leaf, w);
+  }
+  CHECK_THROWS_AS(::torch::autograd::grad({root}, {leaf}, {at::ones_like(root)}), std::logic_error);
+}
+
+TEST_CASE("rows in another order", "[torch]") {
+  namespace ag = ::torch::autograd;
+  auto const x = random_tensor({4, 3}, at::kDouble, 1).set_requires_grad(true);
+  auto const order = at::tensor({7, 0, 3, 2, 5, 1, 4, 6}, at::kLong);
+  auto const inverse = order.argsort();
+  auto const ours = st::permute_rows(x, order, inverse, 2);
+  auto const theirs = x.index_select(0, order.floor_divide(2));
+  CHECK(same_bits(ours, theirs));
+  auto const dy = random_tensor({8, 3}, at::kDouble, 2);
+  CHECK(at::allclose(ag::grad({ours}, {x}, {dy})[0], ag::grad({theirs}, {x}, {dy})[0], 1e-15, 1e-15));
+  auto const none = at::empty({0, 3}, at::kDouble).set_requires_grad(true);
+  auto const no_order = at::empty({0}, at::kLong);
+  auto const nothing = st::permute_rows(none, no_order, no_order, 2);
+  CHECK(ag::grad({nothing}, {none}, {at::empty({0, 3}, at::kDouble)})[0].size(0) == 0);
+}
