@@ -9,7 +9,7 @@ inline namespace v0 {
 
 inline constexpr int max_phases = 8;    ///< phases, and nodes, of one block
 inline constexpr int max_values = 16;   ///< values written inside one block
-inline constexpr int max_reads = 24;    ///< (phase, value) reads of one block
+inline constexpr int max_reads = 22;    ///< (phase, value) reads of one block
 inline constexpr int max_carried = 4;   ///< values that cross from layer to layer
 
 /// The dataflow of one block. Values are numbered in the order in which they are written ("roots"); every (phase,
@@ -66,6 +66,11 @@ struct block_facts {
       if (leaf_phase[r] == phase && (leaf_root[r] >= 0 ? root[leaf_root[r]] : input[leaf_input[r]]) == id) return r;
     return -1;
   }
+  constexpr int find_leaf_of_input(detail::type_id id) const {
+    for (int r = 0; r < leaves; ++r)
+      if (leaf_root[r] < 0 && input[leaf_input[r]] == id) return r;
+    return -1;
+  }
   constexpr int first_phase_of(int node) const {
     for (int p = 0; p < phases; ++p)
       if (node_of[p] == node) return p;
@@ -85,7 +90,8 @@ struct chain_facts {
   detail::text name[max_carried] = {};
   bool written[max_carried] = {};  ///< some block type writes it as an output
   bool is_metadata[max_carried] = {};
-  int reader[max_carried] = {};    ///< a block type that reads it
+  int reader[max_carried] = {};       ///< a block type that reads it
+  int reader_leaf[max_carried] = {};  ///< and where
   bool too_large = false;
 
   constexpr int find(detail::type_id id) const {
@@ -103,6 +109,7 @@ struct chain_facts {
       value[count] = f.input[i];
       name[count] = f.input_name[i];
       is_metadata[count] = f.input_is_metadata[i];
+      reader_leaf[count] = f.find_leaf_of_input(f.input[i]);
       reader[count++] = block;
     }
   }

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <stretto/phase.hpp>
+
+/// One representation for every schedule: an ordered table of ops with what they touch and what they wait for.
+namespace stretto {
+inline namespace v0 {
+
+/// A set of cells. Each (layer, microbatch in flight) has a group of 64 cells, numbered by `cells`.
+using cell_set = unsigned long long;
+
+/// What can be read or written in one group. `boundary_forward` and `boundary_backward` are touched by every op that
+/// hands something to the layer behind or before: they order those ops, so that one event stands for all of them.
+namespace cells {
+constexpr cell_set one(int number) { return cell_set{1} << number; }
+constexpr cell_set chain_value(int chain) { return one(chain); }         ///< what the layer before hands over
+constexpr cell_set chain_gradient(int chain) { return one(4 + chain); }  ///< what this layer hands back
+constexpr cell_set root(int value) { return one(8 + value); }
+constexpr cell_set leaf_gradient(int leaf) { return one(24 + leaf); }
+inline constexpr cell_set boundary_forward = one(46);
+inline constexpr cell_set boundary_backward = one(47);
+constexpr cell_set context(int node) { return one(48 + node); }  ///< what forward keeps for backward
+constexpr cell_set pending(int node) { return one(56 + node); }  ///< what I keeps for W
+}  // namespace cells
+
+/// The cells that an op touches: in the group of its own layer, and in that of the layer behind it. Cleared cells are
+/// given back by the op: nothing may read them until they are written again.
+struct access {
+  cell_set reads = 0, writes = 0, clears = 0;
+  cell_set next_reads = 0, next_writes = 0, next_clears = 0;
+  bool accumulates = false;  ///< adds to the parameter gradients of its node: order matters, microbatches ascend
+};
+
+/// One row of the table. `wait[l]` is the latest op on lane `l` that must have run before this one (-1: none): lanes are
+/// in order, so one wait per other lane is enough. In a body the forward side has microbatch 0 and the backward side
+/// microbatch 1, and the first rows stand for the ports.
+struct op {
+  pass what = pass::forward;
+  lane on = lane::compute;
+  unsigned char block = 0;  ///< block type
+  unsigned char node = 0;
+  unsigned char part = 0;  ///< of a microbatch that runs in parts; 0 is the whole
+  short chunk = 0, layer = 0, slot = 0;
+  int microbatch = 0;
+  int group = 0, next_group = 0;  ///< groups of cells of this layer, and of the layer behind
+  access touches{};
+  int wait[lane_count] = {-1, -1, -1, -1, -1};
+
+  constexpr bool is_port() const { return on == lane::forward_port || on == lane::backward_port; }
+  constexpr bool is_forward() const { return what == pass::forward; }
+};
+
+/// A program of `N` rows, ports included.
+template <int N> struct program {
+  op ops[N > 0 ? N : 1] = {};
+  static constexpr int size = N;
+
+  /// How many waits the rows hold, those for ports included.
+  constexpr int waits() const {
+    int count = 0;
+    for (int i = 0; i < N; ++i)
+      for (int w : ops[i].wait) count += w >= 0;
+    return count;
+  }
+  constexpr op const* begin() const { return ops; }
+  constexpr op const* end() const { return ops + N; }
+};
+
+}  // namespace v0
+}  // namespace stretto

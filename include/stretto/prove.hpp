@@ -1,0 +1,176 @@
+#pragma once
+
+#include <stretto/schedule.hpp>
+
+/// The compile-time proof of a schedule: its blocks, the values between them, and every body. A schedule that fails stops
+/// the compiler with one sentence and the names of what is wrong.
+namespace stretto {
+inline namespace v0 {
+namespace detail {
+
+/// A diagnosis, and the body in which it was found.
+struct finding {
+  diagnosis d{};
+  form in = form::forward;
+  body_blocks blocks{-1, -1};
+};
+
+/// A phase with weights whose backward is written by hand must be written in halves if anything runs the halves.
+constexpr diagnosis check_halves(block_facts const& f, int block) {
+  for (int p = 0; p < f.phases; ++p)
+    if (f.has_weights[p] && f.has_explicit_backward[p] && !f.has_backward_weight[p])
+      return {fault::no_backward_weight, p, -1, -1, block};
+  return {};
+}
+
+constexpr void keep_first(finding& first, diagnosis const& d, form in, body_blocks blocks) {
+  if (!first.d && d) first = {d, in, blocks};
+}
+
+template <class S, int K> constexpr void prove_block(finding& first) {
+  block_facts const& f = facts_of<typename S::model::template block<K>>::value;
+  keep_first(first, check_block(f, K), form::forward, {K, -1});
+  if (S::splits || S::rank_plan::splits) keep_first(first, check_halves(f, K), form::backward_input, {-1, K});
+}
+
+template <class S, int K> constexpr void prove_lone_bodies(finding& first) {
+  keep_first(first, draft_of<S, form::forward, K, -1>::value.problem, form::forward, {K, -1});
+  keep_first(first, draft_of<S, form::backward, -1, K>::value.problem, form::backward, {-1, K});
+  if constexpr (S::rank_plan::splits) {
+    keep_first(first, draft_of<S, form::backward_input, -1, K>::value.problem, form::backward_input, {-1, K});
+    keep_first(first, draft_of<S, form::backward_weight, -1, K>::value.problem, form::backward_weight, {-1, K});
+  }
+}
+
+template <class S, int Pair> constexpr void prove_pair_body(finding& first) {
+  constexpr int f = Pair / S::model::count, b = Pair % S::model::count;
+  keep_first(first, draft_of<S, form::forward_backward, f, b>::value.problem, form::forward_backward, {f, b});
+}
+
+template <class S, int... K> constexpr finding find_in_model(std::integer_sequence<int, K...>) {
+  finding first;
+  (prove_block<S, K>(first), ...);
+  diagnosis const chain = check_chain(chain_of<typename S::model>::value);
+  keep_first(first, chain, form::forward, {chain.block, -1});
+  return first;
+}
+template <class S, int... K> constexpr finding find_in_lone_bodies(std::integer_sequence<int, K...>) {
+  finding first;
+  (prove_lone_bodies<S, K>(first), ...);
+  return first;
+}
+template <class S, int... Pair> constexpr finding find_in_pair_bodies(std::integer_sequence<int, Pair...>) {
+  finding first;
+  (prove_pair_body<S, Pair>(first), ...);
+  return first;
+}
+
+/// Bodies make sense only over blocks that are sound, so the model comes first.
+template <class S> constexpr finding find_fault() {
+  constexpr int n = S::model::count;
+  constexpr finding in_model = find_in_model<S>(std::make_integer_sequence<int, n>{});
+  if constexpr (in_model.d.what != fault::none) {
+    return in_model;
+  } else {
+    finding found;
+    // The pair shows a policy's mistakes best; a pipeline without pairs never runs it.
+    if constexpr (S::rank_plan::pairs) found = find_in_pair_bodies<S>(std::make_integer_sequence<int, n * n>{});
+    if (!found.d) found = find_in_lone_bodies<S>(std::make_integer_sequence<int, n>{});
+    return found;
+  }
+}
+
+template <class S> struct fault_in {
+  static constexpr finding value = find_fault<S>();
+};
+
+// From here on only what a failed proof needs: row and cell numbers become the user's own types again.
+
+template <class S, int Row> constexpr auto row_noun() {
+  constexpr finding found = fault_in<S>::value;
+  constexpr op o = draft_of<S, found.in, found.blocks.forward, found.blocks.backward>::value.ops[Row];
+  if constexpr (o.is_port())
+    return std::type_identity<error::outside_of_this_layer>{};
+  else
+    return std::type_identity<
+        error::op_at<o.what, node_phase<typename S::model::template block<o.block>, o.node>, o.on>>{};
+}
+template <class S> constexpr auto cell_noun_of() {
+  constexpr finding found = fault_in<S>::value;
+  constexpr op o = draft_of<S, found.in, found.blocks.forward, found.blocks.backward>::value.ops[found.d.at];
+  constexpr cell_set mine = o.touches.reads | o.touches.writes | o.touches.clears;
+  if constexpr ((mine >> found.d.cell & 1) != 0)
+    return cell_noun<typename S::model::template block<o.block>, found.d.cell>();
+  else
+    return cell_noun<void, found.d.cell>();
+}
+template <class S, int Index> constexpr auto phase_noun() {
+  using block = typename S::model::template block<fault_in<S>::value.d.block>;
+  return std::type_identity<typename phase_at<Index, typename block::phases>::type>{};
+}
+
+// Alias templates rather than base classes: every level of instantiation costs lines in the compiler's message.
+template <class S> using at_noun = typename decltype(row_noun<S, fault_in<S>::value.d.at>())::type;
+template <class S> using other_noun = typename decltype(row_noun<S, fault_in<S>::value.d.other>())::type;
+template <class S> using met_in = typename decltype(cell_noun_of<S>())::type;
+template <class S> using at_phase = typename decltype(phase_noun<S, fault_in<S>::value.d.at>())::type;
+template <class S> using other_phase = typename decltype(phase_noun<S, fault_in<S>::value.d.other>())::type;
+template <class S> using at_pass = error::pass_of<static_cast<pass>(fault_in<S>::value.d.cell), at_phase<S>>;
+template <class S> using at_block = typename S::model::template block<fault_in<S>::value.d.block>;
+template <class S> using at_root = root_type<at_block<S>, fault_in<S>::value.d.cell>;
+template <class S> using at_leaf = typename leaf_type<at_block<S>, fault_in<S>::value.d.cell>::type;
+
+template <class S, fault What> struct verdict;
+template <class S> struct verdict<S, fault::none> {};
+template <class S> struct verdict<S, fault::unwritten_read> {
+  static_assert(sizeof(error::unwritten_read<typename S::policy, at_noun<S>, met_in<S>>));
+};
+template <class S> struct verdict<S, fault::weight_before_input> {
+  static_assert(sizeof(error::weight_before_input<typename S::policy, at_noun<S>, met_in<S>>));
+};
+template <class S> struct verdict<S, fault::race> {
+  static_assert(sizeof(error::race<typename S::policy, at_noun<S>, met_in<S>, other_noun<S>>));
+};
+template <class S> struct verdict<S, fault::read_after_release> {
+  static_assert(sizeof(error::read_after_release<typename S::policy, at_noun<S>, met_in<S>, other_noun<S>>));
+};
+template <class S> struct verdict<S, fault::wait_on_later> {
+  static_assert(sizeof(error::wait_on_later<typename S::policy, at_noun<S>, other_noun<S>>));
+};
+template <class S> struct verdict<S, fault::missing_node> {
+  static_assert(sizeof(error::missing_node<typename S::policy, at_pass<S>>));
+};
+template <class S> struct verdict<S, fault::doubled_node> {
+  static_assert(sizeof(error::doubled_node<typename S::policy, at_pass<S>>));
+};
+template <class S> struct verdict<S, fault::missing_cut> {
+  static_assert(sizeof(error::missing_cut<typename S::policy, at_phase<S>, other_phase<S>>));
+};
+template <class S> struct verdict<S, fault::no_backward_weight> {
+  static_assert(sizeof(error::no_backward_weight<typename S::policy, at_phase<S>>));
+};
+template <class S> struct verdict<S, fault::written_twice> {
+  static_assert(sizeof(error::written_twice<at_block<S>, at_root<S>>));
+};
+template <class S> struct verdict<S, fault::input_of_two_nodes> {
+  static_assert(sizeof(error::input_of_two_nodes<at_block<S>, at_leaf<S>>));
+};
+template <class S> struct verdict<S, fault::never_produced> {
+  static_assert(sizeof(error::never_produced<at_block<S>, at_leaf<S>>));
+};
+template <class S> struct verdict<S, fault::too_large> {
+  static_assert(sizeof(error::too_large<S>));
+};
+template <class S> struct verdict<S, fault::weights_out_of_order> {
+  static_assert(sizeof(error::weights_out_of_order<typename S::policy>));
+};
+
+}  // namespace detail
+
+/// Naming `prove<S>{}` stops the compiler if schedule `S` is illegal.
+template <class S> struct prove : detail::verdict<S, detail::fault_in<S>::value.d.what> {
+  static constexpr bool holds = detail::fault_in<S>::value.d.what == fault::none;
+};
+
+}  // namespace v0
+}  // namespace stretto
