@@ -1,9 +1,9 @@
 #include "bits.hpp"
 #include "node_ways.hpp"
 
-#include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
 
 namespace st = stretto::torch;
 using parameters = node_under_test::parameters;
@@ -120,7 +120,7 @@ named_node const nodes[] = {{"linear", &linear_node},       {"scale", &scale_nod
 
 TEST_CASE("whole, split and ordinary backward give the same bits", "[torch]") {
   st::use_one_thread();
-  auto const& [name, node] = GENERATE(from_range(nodes));
+  auto const& [name, node] = GENERATE(Catch::Generators::from_range(nodes));
   auto const type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
   CAPTURE(name, type);
   auto const ordinary = gradients_of(*node, type, way::ordinary);
@@ -245,7 +245,7 @@ TEST_CASE("roots without a gradient and leaves out of reach", "[torch]") {
     CHECK_FALSE(leaf_gradients[2].defined());
   }
   SECTION("no root") {
-    root_gradients[0] = {};
+    root_gradients[0].reset();
     run();
     CHECK_FALSE(leaf_gradients[0].defined());
     CHECK_FALSE(leaf_gradients[1].defined());

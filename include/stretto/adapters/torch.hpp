@@ -1,0 +1,16 @@
+#pragma once
+
+#if !__has_include(<ATen/ATen.h>)
+#error "stretto/adapters/torch.hpp needs <ATen/ATen.h>: add libtorch's include folder, or run examples/setup.sh"
+#endif
+
+/// Everything that lets phases be written with `at::Tensor` and run with torch's autograd engine.
+#include <stretto/adapters/torch/embedding.hpp>
+#include <stretto/adapters/torch/expert_linear.hpp>
+#include <stretto/adapters/torch/linear.hpp>
+#include <stretto/adapters/torch/parameter.hpp>
+#include <stretto/adapters/torch/rows.hpp>
+#include <stretto/adapters/torch/scale.hpp>
+#include <stretto/adapters/torch/tensors.hpp>
+#include <stretto/adapters/torch/threads.hpp>
+#include <stretto/adapters/torch/weighted.hpp>

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <stretto/adapters/torch/node_context.hpp>
+#include <stretto/adapters/torch/parameter.hpp>
+
+#include <ATen/core/ivalue.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <stdexcept>
+#include <utility>
+
+namespace stretto {
+inline namespace v0 {
+namespace torch {
+
+/// An operation that is linear in its input and linear in its one weight, with both gradients apart:
+/// - `output(x, w)`
+/// - `input_gradient(dy, w)`, only called where the input needs one
+/// - `weight_gradient(x, dy, w)`, of the shape of `w`; `w` is there for its sizes only.
+/// An object of the type holds what else it needs, such as rows per expert.
+template <class Op> concept weighted_op = requires(Op const& op, at::Tensor const& t) {
+  { op.output(t, t) } -> std::same_as<at::Tensor>;
+  { op.input_gradient(t, t) } -> std::same_as<at::Tensor>;
+  { op.weight_gradient(t, t, t) } -> std::same_as<at::Tensor>;
+};
+
+namespace detail {
+
+template <weighted_op Op> struct weighted_state : ::torch::CustomClassHolder {
+  weighted_state(Op o, parameter& p) : op(std::move(o)), weight(&p) {}
+  Op op;
+  parameter* weight;
+};
+
+template <weighted_op Op> void run_pending(pending_weight const& work) {
+  auto const& state = static_cast<weighted_state<Op> const&>(*work.op);
+  auto& weight = *state.weight;
+  weight.accumulate(state.op.weight_gradient(work.input, work.output_gradient, weight.data()));
+}
+
+/// `link` ties the node into the graph: the weight itself in ordinary use, the context's anchor inside a scope.
+template <weighted_op Op> struct weighted_function : ::torch::autograd::Function<weighted_function<Op>> {
+  using state_type = weighted_state<Op>;
+
+  static at::Tensor forward(::torch::autograd::AutogradContext* saved, at::Tensor const& x, at::Tensor const& link,
+                            c10::intrusive_ptr<state_type> const& state) {
+    auto& weight = *state->weight;
+    saved->saved_data["state"] = c10::IValue::make_capsule(state);
+    saved->saved_data["deferred"] = !link.is_same(weight.leaf());
+    saved->save_for_backward({weight.trainable() ? x : at::Tensor(), weight.leaf()});
+    return state->op.output(x, weight.data());
+  }
+
+  static ::torch::autograd::variable_list backward(::torch::autograd::AutogradContext* saved,
+                                                   ::torch::autograd::variable_list output_gradients) {
+    auto const variables = saved->get_saved_variables();
+    auto const state = c10::static_intrusive_pointer_cast<state_type>(saved->saved_data["state"].toCapsule());
+    auto const& op = state->op;
+    auto const& x = variables[0];
+    auto const weight = variables[1].detach();
+    auto const& dy = output_gradients[0];
+
+    ::torch::autograd::variable_list gradients(3);
+    if (saved->needs_input_grad(0)) gradients[0] = op.input_gradient(dy, weight);
+    if (!state->weight->trainable()) return gradients;
+    if (!saved->saved_data["deferred"].toBool()) {
+      if (saved->needs_input_grad(1)) gradients[1] = op.weight_gradient(x, dy, weight);
+      return gradients;
+    }
+    auto const [context, stage] = node_in_progress();
+    switch (stage) {
+      case node_stage::backward: state->weight->accumulate(op.weight_gradient(x, dy, weight)); break;
+      case node_stage::backward_input: context->defer({&run_pending<Op>, state, x, dy}); break;
+      case node_stage::ordinary_weights: break;
+      default:
+        throw std::logic_error("backward of '" + state->weight->name() +
+                               "' outside of its adapter: its forward ran in a forward scope, so its gradient is due "
+                               "in tensors::backward");
+    }
+    return gradients;
+  }
+};
+
+}  // namespace detail
+
+/// `op.output(x, w)`, differentiable. Inside a forward scope the weight gradient goes straight into the parameter's
+/// accumulator, when backward visits the operation or, with split passes, in `backward_weight`. Elsewhere it is an
+/// ordinary function of the graph. All three run the same operations and give the same bits.
+template <weighted_op Op> at::Tensor apply_weighted(Op op, at::Tensor const& x, parameter& weight) {
+  auto state = c10::make_intrusive<detail::weighted_state<Op>>(std::move(op), weight);
+  auto const [context, stage] = node_in_progress();
+  auto const deferred = stage == node_stage::forward && weight.trainable();
+  return detail::weighted_function<Op>::apply(x, deferred ? context->anchor() : weight.leaf(), state);
+}
+
+}  // namespace torch
+}  // namespace v0
+}  // namespace stretto
