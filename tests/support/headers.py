@@ -44,9 +44,9 @@ def foreign_includes(root: pathlib.Path, headers: list[pathlib.PurePosixPath]) -
 
 
 def poison(calls_too: bool) -> str:
-    lines = [f"#define {name} @ stretto uses the common macro name {name} @" for name in WORD_MACROS]
+    lines = [f"#define {name} @{name}_is_a_common_macro" for name in WORD_MACROS]
     if calls_too:
-        lines += [f"#define {name}(...) @ stretto uses the common macro name {name} @" for name in CALL_MACROS]
+        lines += [f"#define {name}(...) @{name}_is_a_common_macro" for name in CALL_MACROS]
     return "\n".join(lines) + "\n"
 
 
@@ -68,7 +68,8 @@ def flags_of(build_root: pathlib.Path, target: str) -> tuple[list[str], list[str
                 skip = True
             elif word not in ("-c", "-MD", "-MMD", "-g", entry["file"]) and not re.fullmatch(r"-O.|-I[^/].*\.p", word):
                 flags.append(word)
-        return compiler, flags, entry["directory"]
+        one_error = "-ferror-limit=1" if "clang" in pathlib.Path(compiler[-1]).name else "-fmax-errors=1"
+        return compiler, [*flags, "-fdiagnostics-color=never", one_error], entry["directory"]
     sys.exit(f"compile_commands.json has no target {target}")
 
 
@@ -113,12 +114,15 @@ def main() -> int:
 
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             done = list(pool.map(lambda item: compile_one(item[0], *item[1]), enumerate(sources.items())))
-        failed = 0
+        # A fault shows again in every header that includes the faulty one.
+        faults: dict[str, list[str]] = {}
         for name, _, result in done:
             if result.returncode != 0:
-                failed += 1
-                print(f"{name} does not compile on its own, twice, among hostile macros:\n{result.stdout}\n")
-        if failed:
+                essence = [line for line in result.stdout.splitlines() if not re.match(r"In file included|\s+from", line)]
+                faults.setdefault(re.sub(r"\S*header_\d+\.cpp", "HEADER.cpp", "\n".join(essence[:20])), []).append(name)
+        for output, names in faults.items():
+            print(f"does not compile on its own, twice, among hostile macros: {', '.join(names)}\n{output}\n")
+        if faults:
             return 1
 
         # A relocatable link finds what is defined twice and needs no third party's libraries.

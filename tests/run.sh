@@ -1,0 +1,71 @@
+#!/bin/sh
+# Builds stretto in four ways and runs every test; the last line is "N passed, N failed[, N skipped]".
+# The builds stay in build-tests/ (or in $STRETTO_BUILDS), so that a second run is quick.
+set -eu
+cd "$(dirname "$0")/.."
+sh examples/setup.sh --tests
+
+builds=${STRETTO_BUILDS:-build-tests}
+jobs=$(nproc)
+logs= failed= skipped=
+
+started=$(date +%s)
+say() { printf '\n[%4d s] %s\n' $(($(date +%s) - started)) "$*"; }
+
+# configure BUILD OPTION...
+configure() {
+  folder=$builds/$1
+  shift
+  [ -f "$folder/build.ninja" ] || { rm -rf "$folder"; meson setup "$folder" "$@"; }
+}
+
+# run_tests BUILD [MESON TEST OPTION...]: builds what these tests need, and runs them.
+run_tests() {
+  build=$1
+  shift
+  log=$builds/$build/meson-logs/testlog.json
+  rm -f "$log"
+  $no_randomisation meson test -C "$builds/$build" --num-processes "$jobs" "$@" </dev/null && status=0 || status=$?
+  if [ -f "$log" ]; then logs="$logs $build=$log"
+  elif [ $status != 0 ]; then failed="$failed build-of-$build"; fi
+}
+
+host_tests='--suite unit --suite host --suite sim'
+without_third_parties='-Dtorch=disabled -Dcuda=disabled -Dbench=disabled'
+no_randomisation=
+
+say 'g++, everything'
+if CXX=${CXX:-g++} configure main && ninja -C "$builds/main" -j "$jobs" -k 0; then
+  run_tests main --no-rebuild
+else
+  failed="$failed build-of-main"
+fi
+
+say 'g++ with the address and undefined-behaviour sanitizers, host tests'
+if CXX=${CXX:-g++} configure asan -Db_sanitize=address,undefined -Doptimization=1 $without_third_parties; then
+  run_tests asan $host_tests --no-suite skipped
+else
+  failed="$failed build-of-asan"
+fi
+
+say 'g++ with the thread sanitizer, host tests'
+# Its shadow memory has fixed places, which an address space that is randomised much may occupy.
+if setarch -R true 2>/dev/null; then no_randomisation='setarch -R'; fi
+if CXX=${CXX:-g++} configure tsan -Db_sanitize=thread -Doptimization=1 $without_third_parties; then
+  run_tests tsan $host_tests --no-suite skipped
+else
+  failed="$failed build-of-tsan"
+fi
+no_randomisation=
+
+say 'clang 19, host and static tests'
+if ! command -v clang++-19 >/dev/null; then
+  skipped="$skipped clang-19:needs-clang++-19"
+elif CXX=clang++-19 configure clang19 $without_third_parties; then
+  run_tests clang19 $host_tests --suite static --no-suite skipped
+else
+  failed="$failed build-of-clang19"
+fi
+
+say 'summary'
+python3 tests/support/tally.py --failed $failed --skipped $skipped --logs $logs
