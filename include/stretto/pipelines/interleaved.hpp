@@ -62,13 +62,13 @@ struct Interleaved {
   static constexpr bool pairs = false, splits = false;
 
   static constexpr int min_microbatches(int) { return 1; }
-  static constexpr int peak_live(int ranks, int rank, int microbatches, int chunks) {
-    detail::interleaved_table const table(ranks, microbatches, chunks);
+  static constexpr int peak_live(int ranks, int rank, int microbatches, int held) {
+    detail::interleaved_table const table(ranks, microbatches, held);
     return detail::at_most(table.warm_up(ranks, rank) + 1, table.size());
   }
 
-  static constexpr void run(int ranks, int rank, int microbatches, int chunks, auto&& sink) {
-    detail::interleaved_table const table(ranks, microbatches, chunks);
+  static constexpr void run(int ranks, int rank, int microbatches, int held, auto&& sink) {
+    detail::interleaved_table const table(ranks, microbatches, held);
     int const all = table.size(), warm_up = detail::at_most(table.warm_up(ranks, rank), all);
     for (int k = 0; k < warm_up; ++k) sink(table.forward(k));
     for (int k = warm_up; k < all; ++k) {
@@ -89,13 +89,13 @@ struct InterleavedOverlapped {
   static constexpr bool pairs = true, splits = false;
 
   static constexpr int min_microbatches(int) { return 1; }
-  static constexpr int peak_live(int ranks, int rank, int microbatches, int chunks) {
-    detail::interleaved_table const table(ranks, microbatches, chunks);
+  static constexpr int peak_live(int ranks, int rank, int microbatches, int held) {
+    detail::interleaved_table const table(ranks, microbatches, held);
     return detail::at_most(table.warm_up(ranks, rank) + 2, table.size());
   }
 
-  static constexpr void run(int ranks, int rank, int microbatches, int chunks, auto&& sink) {
-    detail::interleaved_table const table(ranks, microbatches, chunks);
+  static constexpr void run(int ranks, int rank, int microbatches, int held, auto&& sink) {
+    detail::interleaved_table const table(ranks, microbatches, held);
     // The extra microbatch is added before the clamp: the other way round leaves -1 steady steps where M == P.
     int const all = table.size(), warm_up = detail::at_most(table.warm_up(ranks, rank) + 1, all);
     for (int k = 0; k < warm_up; ++k) sink(table.forward(k));
