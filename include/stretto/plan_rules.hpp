@@ -74,8 +74,9 @@ inline constexpr plan_rule plan_rules[] = {
      "place a receive before every send that is ready later"},
     {plan_fault::group_order, "E58", "ranks of one expert group issue expert communication in different orders",
      "give every rank of an expert group the same pipeline, rank of the pipeline, microbatches and chunks"},
-    {plan_fault::cannot_split, "E59", "the pipeline runs I and W apart, and the layers cannot",
-     "give every phase backward_input and backward_weight, or take a pipeline that does not split"},
+    {plan_fault::cannot_split, "E59", "the pipeline runs I and W apart, and the policy or the phases cannot",
+     "take a policy other than autograd and phases with backward_input and backward_weight, or a pipeline that does not "
+     "split"},
 };
 
 /// The rule of a fault; null for none.
