@@ -6,7 +6,10 @@
 
 /// Everything that lets phases be written with `at::Tensor` and run with torch's autograd engine.
 #include <stretto/adapters/torch/embedding.hpp>
+#include <stretto/adapters/torch/expert_functions.hpp>
 #include <stretto/adapters/torch/expert_linear.hpp>
+#include <stretto/adapters/torch/expert_order.hpp>
+#include <stretto/adapters/torch/expert_parallel.hpp>
 #include <stretto/adapters/torch/linear.hpp>
 #include <stretto/adapters/torch/parameter.hpp>
 #include <stretto/adapters/torch/rows.hpp>

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <stretto/adapter.hpp>
+
+#include <ATen/ATen.h>
+
+#include <cstddef>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace stretto {
+inline namespace v0 {
+namespace torch {
+
+/// The all-to-all of expert parallelism for host tensors over any exchange of plain rows: an `expert_communicator`
+/// whose counts are exchanged before the rows. Experts lie on the ranks in order, `local_experts` on each.
+template <row_exchange Exchange> class expert_parallel {
+public:
+  using tensor = at::Tensor;
+
+  /// Rows for each expert of the group, in the order of the experts.
+  struct routing {
+    std::vector<int> rows;
+  };
+
+  /// How many rows went where and came from where; belongs to one microbatch of one layer.
+  class handle {
+  public:
+    handle() = default;
+    handle(handle&&) noexcept = default;
+    handle& operator=(handle&&) noexcept = default;
+
+    /// Rows that arrived, by source rank and, within it, by local expert: the order in which they lie.
+    std::vector<int> const& arrived() const { return arrived_; }
+
+  private:
+    friend class expert_parallel;
+    std::vector<int> sent_to_;
+    std::vector<int> received_from_;
+    std::vector<int> arrived_;
+  };
+
+  static constexpr counts_mode counts = counts_mode::host;
+  static constexpr int in_flight = 0;
+  static constexpr bool capturable = false;
+
+  expert_parallel(Exchange& exchange, int local_experts) : exchange_(exchange), local_experts_(local_experts) {
+    if (local_experts < 1) throw std::invalid_argument("expert_parallel: a rank needs at least one expert");
+  }
+
+  int rank() const { return exchange_.rank(); }
+  int ranks() const { return exchange_.ranks(); }
+  int local_experts() const { return local_experts_; }
+
+  /// `rows` [n, ...] lie in the order of the experts, `where.rows[e]` of them for expert e. What arrives lies by source
+  /// rank and local expert.
+  at::Tensor dispatch(at::Tensor const& rows, routing const& where, handle& made) {
+    check(rows, where);
+    auto const ranks = static_cast<std::size_t>(exchange_.ranks());
+    auto const experts = static_cast<std::size_t>(local_experts_);
+    made.arrived_.resize(ranks * experts);
+    std::vector<int> const one(ranks, 1);
+    exchange_.all_to_all(where.rows.data(), one.data(), made.arrived_.data(), one.data(), experts * sizeof(int));
+    made.sent_to_ = sums_of(where.rows, experts);
+    made.received_from_ = sums_of(made.arrived_, experts);
+    return exchange(rows, made.sent_to_, made.received_from_);
+  }
+  at::Tensor combine(at::Tensor const& rows, handle& made) {
+    return exchange(rows, made.received_from_, made.sent_to_);
+  }
+  at::Tensor dispatch_backward(at::Tensor const& rows, handle& made) { return combine(rows, made); }
+  at::Tensor combine_backward(at::Tensor const& rows, handle& made) {
+    return exchange(rows, made.sent_to_, made.received_from_);
+  }
+
+private:
+  static std::vector<int> sums_of(std::vector<int> const& counts, std::size_t group) {
+    std::vector<int> sums(counts.size() / group);
+    for (std::size_t i = 0; i < counts.size(); ++i) sums[i / group] += counts[i];
+    return sums;
+  }
+
+  void check(at::Tensor const& rows, routing const& where) const {
+    auto const total = std::accumulate(where.rows.begin(), where.rows.end(), std::int64_t{0});
+    auto const experts = static_cast<std::size_t>(exchange_.ranks() * local_experts_);
+    if (where.rows.size() == experts && total == rows.size(0)) return;
+    throw std::invalid_argument("expert_parallel: a routing of " + std::to_string(total) + " rows to " +
+                                std::to_string(where.rows.size()) + " experts, but there are " +
+                                std::to_string(rows.size(0)) + " rows and " + std::to_string(experts) + " experts");
+  }
+
+  at::Tensor exchange(at::Tensor const& rows, std::vector<int> const& to, std::vector<int> const& from) {
+    if (!rows.device().is_cpu()) throw std::invalid_argument("expert_parallel: rows must be in host memory");
+    auto const sent = rows.contiguous();
+    auto sizes = rows.sizes().vec();
+    sizes[0] = std::accumulate(from.begin(), from.end(), std::int64_t{0});
+    auto received = at::empty(sizes, rows.options());
+    auto row_bytes = static_cast<std::size_t>(rows.element_size());
+    for (std::size_t d = 1; d < sizes.size(); ++d) row_bytes *= static_cast<std::size_t>(sizes[d]);
+    exchange_.all_to_all(sent.const_data_ptr(), to.data(), received.mutable_data_ptr(), from.data(), row_bytes);
+    return received;
+  }
+
+  Exchange& exchange_;
+  int local_experts_;
+};
+
+}  // namespace torch
+}  // namespace v0
+}  // namespace stretto

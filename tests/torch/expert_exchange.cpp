@@ -1,0 +1,149 @@
+#include "bits.hpp"
+
+#include <stretto/adapters/host/group.hpp>
+#include <stretto/adapters/torch.hpp>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+#include <torch/csrc/autograd/autograd.h>
+
+#include <functional>
+
+namespace st = stretto::torch;
+namespace ag = ::torch::autograd;
+namespace host = stretto::host;
+using exchange = st::expert_parallel<host::communicator>;
+
+static_assert(stretto::expert_communicator<exchange>);
+
+namespace {
+
+constexpr int channels = 8;
+constexpr int choices = 2;
+
+/// Who wants which experts: [tokens of the rank, choices].
+using ids_of_rank = std::function<at::Tensor(int rank, int experts)>;
+
+at::Tensor random_ids(int rank, int experts) {
+  auto generator = at::detail::createCPUGenerator(static_cast<std::uint64_t>(40 + rank));
+  return at::randint(experts, {11 + 3 * rank, choices}, generator, at::kLong);
+}
+at::Tensor all_to_the_first(int rank, int) { return at::zeros({5 + rank, choices}, at::kLong); }
+at::Tensor nothing_on_rank_0(int rank, int experts) {
+  return rank == 0 ? at::empty({0, choices}, at::kLong) : random_ids(rank, experts);
+}
+at::Tensor nothing_at_all(int, int) { return at::empty({0, choices}, at::kLong); }
+
+struct result {
+  at::Tensor output, input_gradient, weight_gradient;
+};
+
+at::Tensor input_of(int rank, std::int64_t tokens) {
+  return random_tensor({tokens, channels}, at::kDouble, static_cast<std::uint64_t>(rank)).set_requires_grad(true);
+}
+at::Tensor root_gradient_of(int rank, std::int64_t tokens) {
+  return random_tensor({tokens, choices, channels}, at::kDouble, static_cast<std::uint64_t>(70 + rank));
+}
+at::Tensor expert_weights(int experts) { return random_tensor({experts, channels, channels}, at::kDouble, 99); }
+
+result through_the_exchange(host::communicator rows, int local_experts, at::Tensor const& ids) {
+  exchange comm(rows, local_experts);
+  auto const experts = local_experts * comm.ranks();
+  auto const x = input_of(comm.rank(), ids.size(0));
+  st::parameter weight("w", expert_weights(experts).narrow(0, comm.rank() * local_experts, local_experts).clone());
+
+  auto const sorted = st::order_by_expert(ids, experts);
+  exchange::routing const where{{sorted.rows.begin(), sorted.rows.end()}};
+  exchange::handle made;
+  auto const arrived = st::dispatch_rows(comm, st::permute_rows(x, sorted.order, sorted.inverse, choices), where, made);
+  auto const local = st::order_arrived(made.arrived(), local_experts);
+  auto const y = st::expert_linear(st::permute_rows(arrived, local.order, local.inverse), local.rows, weight);
+  auto const back = st::combine_rows(comm, st::permute_rows(y, local.inverse, local.order), made);
+  auto const output = st::permute_rows(back, sorted.inverse, sorted.order).view({-1, choices, channels});
+
+  auto const gradients = ag::grad({output}, {x, weight.leaf()}, {root_gradient_of(comm.rank(), ids.size(0))});
+  return {output.detach(), gradients[0], gradients[1]};
+}
+
+}  // namespace
+
+TEST_CASE("experts on several ranks agree with all experts at hand", "[torch]") {
+  auto const ranks = GENERATE(1, 2, 3);
+  auto const local_experts = GENERATE(1, 2, 3);
+  auto const which = GENERATE(0, 1, 2, 3);
+  ids_of_rank const patterns[] = {random_ids, all_to_the_first, nothing_on_rank_0, nothing_at_all};
+  auto const& ids_of = patterns[which];
+  CAPTURE(ranks, local_experts, which);
+  int const experts = ranks * local_experts;
+
+  std::vector<result> found(static_cast<std::size_t>(ranks));
+  host::group group(ranks);
+  group.run([&](int rank) {
+    st::use_one_thread();
+    found[static_cast<std::size_t>(rank)] =
+        through_the_exchange(group.communicator(rank), local_experts, ids_of(rank, experts));
+  });
+
+  auto const weights = expert_weights(experts).set_requires_grad(true);
+  auto weight_gradient = at::zeros_like(weights, weights.options().requires_grad(false));
+  for (int rank = 0; rank < ranks; ++rank) {
+    auto const ids = ids_of(rank, experts);
+    auto const x = input_of(rank, ids.size(0));
+    auto const per_choice = weights.index_select(0, ids.flatten());
+    auto const rows = x.unsqueeze(1).expand({-1, choices, -1}).reshape({-1, 1, channels});
+    auto const output = rows.bmm(per_choice).view({-1, choices, channels});
+    auto const gradients = ag::grad({output}, {x, weights}, {root_gradient_of(rank, ids.size(0))});
+    auto const& ours = found[static_cast<std::size_t>(rank)];
+    CHECK(at::allclose(ours.output, output, 1e-12, 1e-12));
+    CHECK(at::allclose(ours.input_gradient, gradients[0], 1e-12, 1e-12));
+    weight_gradient += gradients[1];
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    auto const& ours = found[static_cast<std::size_t>(rank)].weight_gradient;
+    REQUIRE(ours.defined());
+    CHECK(at::allclose(ours, weight_gradient.narrow(0, rank * local_experts, local_experts), 1e-12, 1e-12));
+  }
+}
+
+TEST_CASE("the exchange moves every type of row", "[torch]") {
+  auto const type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
+  host::group group(2);
+  std::vector<at::Tensor> arrived(2);
+  group.run([&](int rank) {
+    auto rows = group.communicator(rank);
+    exchange comm(rows, 1);
+    exchange::handle made;
+    auto const mine = at::full({3, 5}, rank + 1, type);
+    arrived[static_cast<std::size_t>(rank)] = comm.dispatch(mine, {{rank == 0 ? std::vector<int>{1, 2} : std::vector<int>{0, 3}}}, made);
+  });
+  CHECK(same_bits(arrived[0], at::full({1, 5}, 1, type)));
+  CHECK(same_bits(arrived[1], at::cat({at::full({2, 5}, 1, type), at::full({3, 5}, 2, type)})));
+}
+
+TEST_CASE("a routing that does not fit its rows is refused", "[torch]") {
+  host::group group(1);
+  auto rows = group.communicator(0);
+  exchange comm(rows, 2);
+  exchange::handle made;
+  auto const two = at::ones({2, 3});
+  CHECK_THROWS_AS(comm.dispatch(two, {{1, 2}}, made), std::invalid_argument);
+  CHECK_THROWS_AS(comm.dispatch(two, {{2}}, made), std::invalid_argument);
+  CHECK_THROWS_AS(exchange(rows, 0), std::invalid_argument);
+}
+
+TEST_CASE("ids are grouped by expert, in order within one", "[torch]") {
+  auto const ids = at::tensor({2, 0, 2, 1, 0, 2}, at::kLong).view({3, 2});
+  auto const grouped = st::order_by_expert(ids, 4);
+  CHECK(grouped.rows == std::vector<std::int64_t>{2, 1, 3, 0});
+  CHECK(at::equal(grouped.order, at::tensor({1, 4, 3, 0, 2, 5}, at::kLong)));
+  CHECK(at::equal(grouped.order.index_select(0, grouped.inverse), at::arange(6)));
+  CHECK_THROWS_AS(st::order_by_expert(ids, 2), std::out_of_range);
+
+  auto const arrived = st::order_arrived({2, 1, 0, 3}, 2);
+  CHECK(arrived.rows == std::vector<std::int64_t>{2, 4});
+  CHECK(at::equal(arrived.order, at::tensor({0, 1, 2, 3, 4, 5}, at::kLong)));
+  auto const mixed = st::order_arrived({1, 2, 3, 1}, 2);
+  CHECK(at::equal(mixed.order, at::tensor({0, 3, 4, 5, 1, 2, 6}, at::kLong)));
+  CHECK(at::equal(mixed.order.index_select(0, mixed.inverse), at::arange(7)));
+}
