@@ -1,7 +1,6 @@
 """Compiles every header of one part alone, included twice, and all of them together among hostile macros.
 
-The flags are those of a target of the build (read from compile_commands.json). The objects are linked together, which
-finds a missing `inline`.
+The flags are those of a target of the build (read from compile_commands.json).
 """
 
 import argparse
@@ -11,6 +10,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -102,21 +102,21 @@ def main() -> int:
             compiler, flags, where = flags_of(options.build_root, options.flags_of)
             # Third parties' headers use these names themselves, so there only the test of all together can be hostile.
             before = poison(calls_too=False) if options.part in ("core", "plain") else ""
-            flags = flags + ["-O0"]
+            flags = [*flags, f"-I{root}", "-O0"]
             sources = {str(h): before + twice(h) for h in headers} | {"all together": together}
 
-        def compile_one(number: int, name: str, text: str) -> tuple[str, pathlib.Path, subprocess.CompletedProcess]:
+        def compile_one(number: int, name: str, text: str) -> tuple[str, subprocess.CompletedProcess]:
             source = scratch / f"header_{number}.cpp"
             source.write_text(text)
-            command = [*compiler, *flags, "-c", str(source), "-o", str(source.with_suffix(".o"))]
-            return name, source.with_suffix(".o"), subprocess.run(
-                command, cwd=where, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            what = ["-c", "-o", str(scratch / "together.o")] if text is together else ["-fsyntax-only"]
+            return name, subprocess.run([*compiler, *flags, *what, str(source)], cwd=where, text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             done = list(pool.map(lambda item: compile_one(item[0], *item[1]), enumerate(sources.items())))
         # A fault shows again in every header that includes the faulty one.
         faults: dict[str, list[str]] = {}
-        for name, _, result in done:
+        for name, result in done:
             if result.returncode != 0:
                 essence = [line for line in result.stdout.splitlines() if not re.match(r"In file included|\s+from", line)]
                 faults.setdefault(re.sub(r"\S*header_\d+\.cpp", "HEADER.cpp", "\n".join(essence[:20])), []).append(name)
@@ -125,10 +125,11 @@ def main() -> int:
         if faults:
             return 1
 
-        # A relocatable link finds what is defined twice and needs no third party's libraries.
+        # Two objects of the same headers find what lacks an inline; a relocatable link needs no third party's libraries.
         if not options.nvcc:
-            link = subprocess.run([*compiler, "-r", "-nostdlib", "-o", str(scratch / "linked.o"), *(str(o) for _, o, _ in done)],
-                                  cwd=where, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            shutil.copy(scratch / "together.o", scratch / "again.o")
+            link = subprocess.run([*compiler, "-r", "-nostdlib", "-o", "linked.o", "together.o", "again.o"], cwd=scratch,
+                                  text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             if link.returncode != 0:
                 print(f"the headers define something twice (a missing inline?):\n{link.stdout}")
                 return 1
