@@ -1,0 +1,143 @@
+#pragma once
+
+#include "support.hpp"
+
+#include <memory>
+#include <random>
+#include <vector>
+
+/// What every `lane_adapter` whose ops run on the host must do. Each law returns whether the lanes kept it; none hangs
+/// on lanes that do not.
+namespace test {
+
+template <class Lanes> bool runs_in_order_of_issue(Lanes& lanes) {
+  std::vector<int> seen[2];
+  for (int i = 0; i < 1000; ++i) {
+    auto* compute = &seen[0];
+    auto* comm = &seen[1];
+    lanes.run(lane::compute, label(attn), [compute, i] { compute->push_back(i); });
+    lanes.run(lane::comm, label(dispatch, lane::comm), [comm, i] { comm->push_back(i); });
+  }
+  lanes.drain();
+  for (auto const& of_lane : seen) {
+    if (of_lane.size() != 1000) return false;
+    for (int i = 0; i < 1000; ++i)
+      if (of_lane[static_cast<std::size_t>(i)] != i) return false;
+  }
+  return true;
+}
+
+/// The op after the wait sees what was issued before the record.
+template <class Lanes> bool wait_orders(Lanes& lanes) {
+  typename Lanes::event done{};
+  std::atomic<bool> early = false;
+  bool seen = false;
+  lanes.run(lane::comm, label(dispatch, lane::comm), [&early] {
+    sleep_ms(20);
+    early = true;
+  });
+  lanes.record(lane::comm, done);
+  lanes.wait(lane::compute, done);
+  lanes.run(lane::compute, label(mlp), [&] { seen = early; });
+  lanes.drain();
+  return seen;
+}
+
+/// A second record moves the event: a wait issued after it waits for the second.
+template <class Lanes> bool wait_binds_to_the_last_record(Lanes& lanes) {
+  typename Lanes::event done{};
+  std::atomic<bool> second = false;
+  bool seen = false;
+  lanes.record(lane::comm, done);
+  lanes.run(lane::comm, label(dispatch, lane::comm), [] {});
+  lanes.record(lane::comm, done);
+  lanes.run(lane::comm, label(combine, lane::comm), [&second] {
+    sleep_ms(20);
+    second = true;
+  });
+  lanes.record(lane::comm, done);
+  lanes.wait(lane::compute, done);
+  lanes.run(lane::compute, label(mlp), [&] { seen = second; });
+  lanes.drain();
+  return seen;
+}
+
+/// A record issued after the wait does not disturb it, although the wait has not run yet.
+template <class Lanes> bool a_later_record_leaves_the_wait_alone(Lanes& lanes) {
+  typename Lanes::event done{};
+  std::atomic<bool> open = false;
+  std::atomic<bool> after_wait_ran = false;
+  bool kept = false;
+  lanes.run(lane::comm, label(dispatch, lane::comm), [] {});
+  lanes.run(lane::comm, label(dispatch, lane::comm), [] { sleep_ms(5); });
+  lanes.record(lane::comm, done);
+  lanes.run(lane::compute, label(attn), [&open] { comes_true(open, 1000); });
+  lanes.wait(lane::compute, done);
+  lanes.run(lane::compute, label(mlp), [&after_wait_ran] { after_wait_ran = true; });
+  lanes.run(lane::comm, label(combine, lane::comm), [&] { kept = comes_true(after_wait_ran, 300); });
+  lanes.record(lane::comm, done);
+  open = true;
+  lanes.drain();
+  return kept;
+}
+
+/// An event that was never recorded makes nothing wait, and a lane that waits for itself goes on.
+template <class Lanes> bool trivial_waits_go_through(Lanes& lanes) {
+  typename Lanes::event never{};
+  typename Lanes::event own{};
+  std::atomic<bool> ran = false;
+  lanes.wait(lane::compute, never);
+  lanes.run(lane::compute, label(attn), [] {});
+  lanes.record(lane::compute, own);
+  lanes.wait(lane::compute, own);
+  lanes.run(lane::compute, label(mlp), [&ran] { ran = true; });
+  bool const in_time = comes_true(ran, 2000);
+  lanes.drain();
+  return in_time;
+}
+
+/// Random ops on `Count` lanes, with few events that are recorded again and again: each op finds finished what the
+/// waits before it promised.
+template <class Lanes>
+bool random_waits_hold(Lanes& lanes, std::vector<lane> const& on, unsigned seed, int ops) {
+  struct node {
+    std::vector<node const*> needs;
+    std::atomic<bool> finished = false;
+    bool found_all = true;
+  };
+  std::vector<std::unique_ptr<node>> nodes;
+  std::vector<typename Lanes::event> events(3);
+  // The model: the last op of each lane, what each event stands for, what each lane's next op may rely on.
+  std::vector<node const*> last(on.size()), recorded(events.size());
+  std::vector<std::vector<node const*>> promised(on.size());
+  std::mt19937 random(seed);
+  for (int i = 0; i < ops; ++i) {
+    std::size_t const at = random() % on.size();
+    std::size_t const event = random() % events.size();
+    switch (random() % 4) {
+    case 0:
+      lanes.record(on[at], events[event]);
+      recorded[event] = last[at];
+      break;
+    case 1:
+      lanes.wait(on[at], events[event]);
+      if (recorded[event]) promised[at].push_back(recorded[event]);
+      break;
+    default:
+      node* const mine = nodes.emplace_back(std::make_unique<node>()).get();
+      mine->needs = promised[at];
+      if (last[at]) mine->needs.push_back(last[at]);
+      last[at] = mine;
+      lanes.run(on[at], label(attn, on[at]), [mine] {
+        for (node const* need : mine->needs) mine->found_all = mine->found_all && need->finished;
+        mine->finished = true;
+      });
+    }
+  }
+  lanes.drain();
+  for (auto const& each : nodes)
+    if (!each->finished || !each->found_all) return false;
+  return true;
+}
+
+} // namespace test
