@@ -1,0 +1,180 @@
+#include "costs.hpp"
+
+#include "usage.hpp"
+
+#include <cmath>
+#include <cstddef>
+#include <fstream>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+namespace plan_program {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t largest_file = 1 << 20;
+constexpr int deepest_nesting = 8;
+constexpr double largest_cost = 1e12;
+
+/// Reads at most `largest_file` bytes, so that an endless or huge file is refused and not held.
+std::string read_file(std::string const& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(largest_file + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad() || (file.fail() && !file.eof())) {
+    throw usage_error(fmt::format("--costs: cannot read '{}'; give a preset ({}) or a JSON file", shown(path),
+                                  [] {
+                                    std::vector<std::string> names;
+                                    for (layer_costs const& one : cost_presets()) names.push_back(one.name);
+                                    return listed(names);
+                                  }()));
+  }
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > largest_file) {
+    throw usage_error(fmt::format("--costs: '{}' is longer than {} bytes; a cost file holds a dozen numbers", shown(path),
+                                  largest_file));
+  }
+  return text;
+}
+
+/// Recursion in a parser is bounded before the parser sees the text.
+bool nested_too_deep(std::string const& text) {
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    char const letter = text[i];
+    if (quoted) {
+      if (letter == '\\') ++i;
+      if (letter == '"') quoted = false;
+    } else if (letter == '"') {
+      quoted = true;
+    } else if (letter == '{' || letter == '[') {
+      if (++depth > deepest_nesting) return true;
+    } else if (letter == '}' || letter == ']') {
+      --depth;
+    }
+  }
+  return false;
+}
+
+/// Reads the members of one object; what is missing, unknown or of the wrong type is named by its path.
+class reader {
+ public:
+  reader(std::string const& path, json const& object, std::string place)
+      : path_(path), object_(object), place_(std::move(place)) {
+    if (!object.is_object()) fail(fmt::format("{} is not an object", place_.empty() ? "the top" : place_));
+  }
+
+  void only(std::vector<std::string> const& keys) const {
+    for (auto const& member : object_.items()) {
+      if (std::find(keys.begin(), keys.end(), member.key()) == keys.end()) {
+        fail(fmt::format("there is no key '{}'; did you mean '{}'?", shown(at(member.key())), at(nearest(member.key(), keys))));
+      }
+    }
+  }
+  bool has(std::string const& key) const { return object_.contains(key); }
+  json const& member(std::string const& key) const {
+    if (!has(key)) fail(fmt::format("'{}' is missing", at(key)));
+    return object_.at(key);
+  }
+  double number(std::string const& key) const {
+    json const& value = member(key);
+    if (!value.is_number()) fail(fmt::format("'{}' is {}, not a number", at(key), value.type_name()));
+    double const result = value.get<double>();
+    if (!(result >= 0 && result <= largest_cost)) {
+      fail(fmt::format("'{}' is {}; a cost lies between 0 and {}", at(key), result, largest_cost));
+    }
+    return result;
+  }
+  std::string text(std::string const& key, std::string const& otherwise) const {
+    if (!has(key)) return otherwise;
+    if (!object_.at(key).is_string()) fail(fmt::format("'{}' is not a string", at(key)));
+    return shown(object_.at(key).get<std::string>());
+  }
+  reader inside(std::string const& key) const { return {path_, member(key), at(key)}; }
+  [[noreturn]] void fail(std::string const& what) const {
+    throw usage_error(fmt::format("--costs: {} in '{}'", what, shown(path_)));
+  }
+
+ private:
+  std::string at(std::string const& key) const { return place_.empty() ? key : place_ + "." + key; }
+
+  std::string const& path_;
+  json const& object_;
+  std::string place_;
+};
+
+layer_costs from_json(std::string const& path, json const& file) {
+  reader const top(path, file, "");
+  top.only({"name", "source", "unit", "forward", "backward_input", "backward_weight", "message", "layers_per_rank"});
+  layer_costs costs;
+  costs.name = top.text("name", path);
+  costs.source = top.text("source", "");
+  costs.unit = top.text("unit", "ms");
+  auto const four = [&](std::string const& key) {
+    reader const phases = top.inside(key);
+    phases.only({"attn", "dispatch", "mlp", "combine"});
+    return layer_costs::phases{phases.number("attn"), phases.number("dispatch"), phases.number("mlp"),
+                               phases.number("combine")};
+  };
+  costs.forward = four("forward");
+  costs.input = four("backward_input");
+  reader const weight = top.inside("backward_weight");
+  weight.only({"attn", "mlp"});
+  costs.weight = {weight.number("attn"), 0, weight.number("mlp"), 0};
+  if (top.has("message")) costs.message = top.number("message");
+  if (top.has("layers_per_rank")) costs.layers_per_rank = top.number("layers_per_rank");
+  stretto::chunk_costs const chunk = costs.chunk(1);
+  if (!(chunk.forward_compute > 0) || !(chunk.input_compute > 0)) {
+    top.fail("a layer without compute in forward or backward_input cannot be simulated; make attn or mlp positive");
+  }
+  return costs;
+}
+
+}  // namespace
+
+stretto::chunk_costs layer_costs::chunk(int chunks) const {
+  stretto::chunk_costs const layer{forward.attn + forward.mlp,   forward.dispatch + forward.combine,
+                                   input.attn + input.mlp,       input.dispatch + input.combine,
+                                   weight.attn + weight.mlp, message};
+  return layer.scaled(layers_per_rank / chunks);
+}
+
+std::vector<layer_costs> const& cost_presets() {
+  static std::vector<layer_costs> const presets = {
+      {"unit", "F = I = W, no communication: the unit of the formulas in arXiv 2401.10241 and DualPipe's README", "units",
+       {1, 0, 0, 0}, {1, 0, 0, 0}, {1, 0, 0, 0}, 0, 2},
+      {"deepseek_h800",
+       "deepseek-ai/profile-data train.json: 4 MoE layers, EP64, TP1, 4K tokens, H800; times read from the trace", "ms",
+       {4.4, 6.7, 4.6, 8.7}, {9.3, 7.5, 5.3, 5.8}, {2.4, 0, 5.1, 0}, 0, 8},
+  };
+  return presets;
+}
+
+layer_costs find_costs(std::string const& text) {
+  std::vector<std::string> names;
+  for (layer_costs const& preset : cost_presets()) {
+    if (preset.name == text) return preset;
+    names.push_back(preset.name);
+  }
+  if (!std::ifstream(text).good()) {
+    throw usage_error(fmt::format("--costs: '{}' is neither a file nor a preset ({}); did you mean '{}'?", shown(text),
+                                  listed(names), nearest(text, names)));
+  }
+  std::string const content = read_file(text);
+  if (nested_too_deep(content)) {
+    throw usage_error(fmt::format("--costs: '{}' nests deeper than {} levels; two are enough", shown(text), deepest_nesting));
+  }
+  json file;
+  try {
+    file = json::parse(content);
+  } catch (json::exception const& error) {
+    throw usage_error(fmt::format("--costs: '{}' is not JSON: {}", shown(text), shown(std::string(error.what()).substr(0, 58))));
+  }
+  return from_json(text, file);
+}
+
+}  // namespace plan_program

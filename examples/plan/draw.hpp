@@ -1,0 +1,38 @@
+#pragma once
+
+#include "costs.hpp"
+
+#include <stretto/simulate.hpp>
+
+#include <string>
+
+namespace plan_program {
+
+/// A simulated plan, ready to be drawn or reported.
+struct picture {
+  stretto::plan const& of;
+  stretto::simulation const& run;
+  layer_costs const& costs;
+
+  stretto::plan_facts const& facts() const { return of.facts(); }
+  double start(int rank, long at) const { return run.times().start[of.first(rank) + at]; }
+  double finish(int rank, long at) const { return run.times().finish[of.first(rank) + at]; }
+  /// `dual_pipe_v, 4 ranks, 8 microbatches`.
+  std::string title() const;
+  /// `makespan 57, 1.19 of ideal; ...`.
+  std::string summary() const;
+};
+
+/// A number in as few digits as it needs, six at most.
+std::string short_number(double value);
+
+/// Rows of characters, one per rank, in panels that fit a terminal.
+std::string draw_text(picture const& one);
+/// A Mermaid Gantt chart.
+std::string draw_mermaid(picture const& one);
+/// A picture with a legend; kinds differ in lightness, so that they survive a grey printer and colour blindness.
+std::string draw_svg(picture const& one);
+/// Chrome's trace event format: chrome://tracing and Perfetto read it.
+std::string draw_trace(picture const& one);
+
+}  // namespace plan_program

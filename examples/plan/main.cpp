@@ -1,0 +1,147 @@
+#include "costs.hpp"
+#include "draw.hpp"
+#include "notation.hpp"
+#include "report.hpp"
+#include "usage.hpp"
+
+#include <stretto/pipelines/all.hpp>
+#include <stretto/plan_error.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <optional>
+
+#include <CLI/CLI.hpp>
+#include <fmt/core.h>
+
+namespace {
+
+using namespace plan_program;
+
+struct options {
+  std::string pipeline = "dual_pipe_v", format, costs;
+  std::string ranks = "4", microbatches = "8", chunks;
+  bool comm = false, json = false, compare = false;
+};
+
+struct sizes {
+  int ranks, microbatches, chunks;  ///< chunks 0: the pipeline's own number
+};
+
+std::vector<std::string> pipeline_names() {
+  using list = stretto::shipped_pipelines;
+  return {std::begin(list::names), std::end(list::names)};
+}
+
+void require_one_of(std::string const& flag, std::string const& text, std::vector<std::string> const& names) {
+  if (std::find(names.begin(), names.end(), text) == names.end()) {
+    throw usage_error(fmt::format("{}: there is no '{}'; did you mean '{}'? ({})", flag, shown(text), nearest(text, names),
+                                  listed(names)));
+  }
+}
+
+sizes sizes_of(options const& given) {
+  return {whole_number("--ranks", given.ranks, 1, stretto::plan_limits::ranks),
+          whole_number("--microbatches", given.microbatches, 1, stretto::plan_limits::microbatches),
+          given.chunks.empty() ? 0 : whole_number("--chunks", given.chunks, 1, stretto::plan_limits::chunks)};
+}
+
+stretto::plan plan_of(std::string const& name, sizes const& at) {
+  std::optional<stretto::plan> made;
+  stretto::shipped_pipelines::with(name.c_str(), [&]<class Pipeline>() {
+    made.emplace(stretto::proved_plan<Pipeline>(at.ranks, at.microbatches, at.chunks));
+  });
+  return std::move(*made);
+}
+
+std::string compare_all(sizes const& at, layer_costs const& costs, bool json) {
+  std::vector<compared> all;
+  stretto::shipped_pipelines::each([&]<class Pipeline>() {
+    bool const takes_chunks = stretto::most_chunks<Pipeline>() != Pipeline::chunks;
+    try {
+      stretto::plan const plan = plan_of(Pipeline::name, {at.ranks, at.microbatches, takes_chunks ? at.chunks : 0});
+      stretto::simulation const run(plan, costs.chunk(plan.facts().chunks));
+      all.push_back(compare_one({plan, run, costs}));
+    } catch (std::invalid_argument const& refusal) {
+      all.push_back({.name = Pipeline::name, .refused = refusal.what()});
+    }
+  });
+  return json ? compare_json(all, costs, at.ranks, at.microbatches) : compare_table(all, costs, at.ranks, at.microbatches);
+}
+
+std::string golden_of(stretto::plan const& plan, bool comm) {
+  if (!comm) return golden(plan);
+  stretto::plan_steps const steps = stretto::lower_messages(plan);
+  stretto::require(plan.facts(), stretto::check_messages(plan, steps));
+  return golden(plan, steps);
+}
+
+std::string answer(options given) {
+  require_one_of("--pipeline", given.pipeline, pipeline_names());
+  if (!given.format.empty()) require_one_of("--format", given.format, {"golden", "text", "mermaid", "svg", "trace"});
+  if (given.comm && given.format.empty()) given.format = "golden";
+  if (given.comm && given.format != "golden") throw usage_error("--comm lists messages; it goes with --format golden only");
+  if (given.json && !given.format.empty()) throw usage_error("--json reports a simulation; leave --format out");
+  if (given.compare && !given.format.empty()) throw usage_error("--compare prints a table; leave --format and --comm out");
+  sizes const at = sizes_of(given);
+  layer_costs const costs = given.costs.empty() ? cost_presets().front() : find_costs(given.costs);
+  if (given.compare) return compare_all(at, costs, given.json);
+
+  stretto::plan const plan = plan_of(given.pipeline, at);
+  if (given.format == "golden") return golden_of(plan, given.comm);
+  stretto::simulation const run(plan, costs.chunk(plan.facts().chunks));
+  picture const one{plan, run, costs};
+  if (given.json) return report_json(one);
+  if (given.format == "mermaid") return draw_mermaid(one);
+  if (given.format == "svg") return draw_svg(one);
+  if (given.format == "trace") return draw_trace(one);
+  if (given.format.empty() && !given.costs.empty()) return report_table(one);
+  return draw_text(one);
+}
+
+int refuse(char const* what) {
+  fmt::print(stderr, "plan: {}\n", what);
+  return 2;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  options given;
+  CLI::App app("Prints, draws and simulates pipeline schedules without running them.", "plan");
+  app.add_option("--pipeline", given.pipeline, "one of " + listed(pipeline_names()))->capture_default_str();
+  app.add_option("--ranks", given.ranks, "pipeline ranks")->capture_default_str();
+  app.add_option("--microbatches", given.microbatches, "microbatches of a step")->capture_default_str();
+  app.add_option("--chunks", given.chunks, "chunks of a rank (interleaved, interleaved_ep)");
+  app.add_option("--format", given.format, "golden, text (the default), mermaid, svg or trace");
+  app.add_flag("--comm", given.comm, "with --format golden: the messages between the ranks too");
+  app.add_option("--costs", given.costs, "simulate with these costs: unit, deepseek_h800, or a JSON file");
+  app.add_flag("--json", given.json, "the simulation as JSON");
+  app.add_flag("--compare", given.compare, "a table of every pipeline at these sizes");
+  app.footer("Examples:\n"
+             "  plan --pipeline dual_pipe_v --ranks 4 --microbatches 8\n"
+             "  plan --pipeline interleaved_ep --ranks 4 --microbatches 8 --chunks 4 --format svg > plan.svg\n"
+             "  plan --ranks 8 --microbatches 32 --costs deepseek_h800 --compare");
+  try {
+    app.parse(count, words);
+  } catch (CLI::Success const& help) {
+    return app.exit(help);
+  } catch (CLI::ParseError const& error) {
+    std::string line = error.what();
+    std::replace(line.begin(), line.end(), '\n', ' ');
+    return refuse((line + "; plan --help lists what there is").c_str());
+  }
+  try {
+    std::string const text = answer(given);
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+      return refuse("the output could not be written; is the disk full?");
+    }
+    return 0;
+  } catch (std::bad_alloc const&) {
+    return refuse("not enough memory for this plan; take fewer ranks, chunks or microbatches");
+  } catch (std::exception const& error) {
+    return refuse(error.what());
+  }
+}

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <stretto/plan_messages.hpp>
+
+#include <string>
+
+/// The notation of the golden orders: `F2.5` is the forward of stage 2, microbatch 5; B, I and W likewise; `F0.3+B7.1` is
+/// an overlapped pair; `SEND_F0.2` names the producing stage and `RECV_F1.2` the consuming one.
+namespace plan_program {
+
+/// The token of a call of `rank`.
+std::string token(stretto::plan_facts const& facts, int rank, stretto::call const& one);
+
+/// One line per rank: its calls in order.
+std::string golden(stretto::plan const& of);
+
+/// The same with the messages between them.
+std::string golden(stretto::plan const& of, stretto::plan_steps const& steps);
+
+}  // namespace plan_program
