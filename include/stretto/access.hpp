@@ -26,6 +26,7 @@ constexpr access forward_access(block_facts const& f, chain_facts const& chain, 
     a.writes |= cells::root(v);
     if (int const c = chain.find(f.root[v]); c >= 0 && f.root_is_output[v])
       a.next_writes |= cells::chain_value(c) | cells::boundary_forward;
+    if (f.root_is_objective[v]) a.next_writes |= cells::boundary_forward;
   }
   return a;
 }

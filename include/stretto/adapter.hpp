@@ -21,7 +21,7 @@ struct op_label {
 
 /// One partial backward: gradients of `roots` are given, gradients of `leaves` are wanted (left empty where the root
 /// does not depend on the leaf). An empty root gradient means "nothing flows in here"; an objective's gradient is one
-/// and is marked by `root_is_objective`.
+/// and is marked by `root_is_objective`. Places of metadata and of values inside the node hold empty tensors: skip them.
 template <class Tensor> struct gradient_request {
   Tensor* roots;
   Tensor* root_gradients;
@@ -117,14 +117,12 @@ template <class C> concept row_exchange = requires(C& c, void const* send, int c
   c.all_to_all(send, send_rows, receive, receive_rows, row_bytes);
 };
 
-/// The adapters of one rank, joined. `Comm` is whatever the phases use for communication; the executor only tells it
-/// to give up when the step fails.
-template <class Tensors, class Lanes, class Comm> struct backend {
+/// The adapters of one rank, joined. Communicators belong to the phases that call them.
+template <tensor_adapter Tensors, lane_adapter Lanes> struct backend {
   Tensors& tensors;
   Lanes& lanes;
-  Comm& comm;
 };
-template <class T, class L, class C> backend(T&, L&, C&) -> backend<T, L, C>;
+template <class T, class L> backend(T&, L&) -> backend<T, L>;
 
 }  // namespace v0
 }  // namespace stretto

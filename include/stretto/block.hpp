@@ -153,7 +153,7 @@ template <class B> concept block_type = requires {
   { B::describe() } -> std::same_as<block_facts>;
 };
 
-template <class B> struct facts_of {
+template <class B> struct dataflow_of {
   static constexpr block_facts value = [] {
     block_facts f = B::describe();
     f.name = detail::name_of_type<B>();
@@ -186,8 +186,8 @@ template <class M> concept model_type = requires {
 
 template <class Model, int... K> constexpr chain_facts make_chain(std::integer_sequence<int, K...>) {
   chain_facts chain;
-  (chain.add_inputs(facts_of<typename Model::template block<K>>::value, K), ...);
-  (chain.add_outputs(facts_of<typename Model::template block<K>>::value), ...);
+  (chain.add_inputs(dataflow_of<typename Model::template block<K>>::value, K), ...);
+  (chain.add_outputs(dataflow_of<typename Model::template block<K>>::value), ...);
   return chain;
 }
 template <class Model> struct chain_of {

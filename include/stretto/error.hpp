@@ -57,6 +57,9 @@ template <class Subject, class... Facts> struct undeclared_write {
 template <class Subject, class... Facts> struct ambiguous_name {
   static_assert(never<Subject>, STRETTO_E12);
 };
+template <class Subject, class... Facts> struct gone_before_weight_pass {
+  static_assert(never<Subject>, STRETTO_E13);
+};
 template <class Subject, class... Facts> struct written_twice {
   static_assert(never<Subject>, STRETTO_E14);
 };
@@ -74,6 +77,12 @@ template <class Subject, class... Facts> struct weights_out_of_order {
 };
 template <class Subject, class... Facts> struct not_a_policy {
   static_assert(never<Subject>, STRETTO_E19);
+};
+template <class Subject, class... Facts> struct mixed_backward {
+  static_assert(never<Subject>, STRETTO_E20);
+};
+template <class Subject, class... Facts> struct needs_autograd {
+  static_assert(never<Subject>, STRETTO_E21);
 };
 
 }  // namespace error
@@ -108,7 +117,7 @@ template <class B, int R, class P, class... Rest> struct leaf_type<B, R, phase_l
 
 
 template <class B, int Node>
-using node_phase = typename phase_at<facts_of<B>::value.first_phase_of(Node), typename B::phases>::type;
+using node_phase = typename phase_at<dataflow_of<B>::value.first_phase_of(Node), typename B::phases>::type;
 
 /// The noun for a cell of a group that belongs to a layer of block type `B` (`void`: the layer behind).
 template <class B, int Cell> constexpr auto cell_noun() {

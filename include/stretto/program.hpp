@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stretto/detail/extent.hpp>
 #include <stretto/phase.hpp>
 
 /// One representation for every schedule: an ordered table of ops with what they touch and what they wait for.
@@ -52,7 +53,7 @@ struct op {
 
 /// A program of `N` rows, ports included.
 template <int N> struct program {
-  op ops[N > 0 ? N : 1] = {};
+  op ops[detail::extent(N)] = {};
   static constexpr int size = N;
 
   /// How many waits the rows hold, those for ports included.

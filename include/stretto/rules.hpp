@@ -33,6 +33,9 @@
 #define STRETTO_E12 \
   "stretto[E12]: a phase reads and writes a value of this name; say io.in(...) or io.out(...), " \
   "io.grad_in(...) or io.grad_out(...)"
+#define STRETTO_E13 \
+  "stretto[E13]: a weight pass uses metadata or an output, whose storage may be back already; keep what it " \
+  "needs in io.saved()"
 #define STRETTO_E14 \
   "stretto[E14]: two phases of a block write the same value; give the second one a name of its own"
 #define STRETTO_E15 \
@@ -51,6 +54,17 @@
   "stretto[E19]: a schedule needs one layer policy (a type with static constexpr void " \
   "pair(pair_builder&)), at most one pipeline, and nothing else but SplitDW; write Schedule<Layer, " \
   "TwoStream1F1B> or the like"
+#define STRETTO_E20 \
+  "stretto[E20]: phases of one node mix a backward written by hand with one left to autograd; put a Detach " \
+  "between them"
+#define STRETTO_E21 \
+  "stretto[E21]: a phase has only forward(), and the tensor adapter does not differentiate; write backward(), " \
+  "or backward_input() and backward_weight()"
+#define STRETTO_E22 \
+  "stretto[E22]: the list of layers has another number of chunks than the pipeline runs; end each chunk with " \
+  "next_chunk()"
+#define STRETTO_E23 \
+  "stretto[E23]: this pipeline cannot serve so few microbatches; give it at least its min_microbatches"
 
 namespace stretto {
 inline namespace v0 {
@@ -69,12 +83,17 @@ enum class fault : unsigned char {
   undeclared_read,
   undeclared_write,
   ambiguous_name,
+  gone_before_weight_pass,
   written_twice,
   input_of_two_nodes,
   never_produced,
   too_large,
   weights_out_of_order,
   not_a_policy,
+  mixed_backward,
+  needs_autograd,
+  wrong_chunks,
+  too_few_microbatches,
 };
 
 struct rule {
@@ -97,12 +116,17 @@ inline constexpr rule rules[] = {
     {fault::undeclared_read, "undeclared_read", "E10", STRETTO_E10},
     {fault::undeclared_write, "undeclared_write", "E11", STRETTO_E11},
     {fault::ambiguous_name, "ambiguous_name", "E12", STRETTO_E12},
+    {fault::gone_before_weight_pass, "gone_before_weight_pass", "E13", STRETTO_E13},
     {fault::written_twice, "written_twice", "E14", STRETTO_E14},
     {fault::input_of_two_nodes, "input_of_two_nodes", "E15", STRETTO_E15},
     {fault::never_produced, "never_produced", "E16", STRETTO_E16},
     {fault::too_large, "too_large", "E17", STRETTO_E17},
     {fault::weights_out_of_order, "weights_out_of_order", "E18", STRETTO_E18},
     {fault::not_a_policy, "not_a_policy", "E19", STRETTO_E19},
+    {fault::mixed_backward, "mixed_backward", "E20", STRETTO_E20},
+    {fault::needs_autograd, "needs_autograd", "E21", STRETTO_E21},
+    {fault::wrong_chunks, "wrong_chunks", "E22", STRETTO_E22},
+    {fault::too_few_microbatches, "too_few_microbatches", "E23", STRETTO_E23},
 };
 
 constexpr rule const& rule_of(fault what) {

@@ -77,7 +77,7 @@ template <class BlockOrModel, class... Policies> struct Schedule {
     if constexpr (K < 0)
       return nullptr;
     else
-      return &facts_of<typename model::template block<K>>::value;
+      return &dataflow_of<typename model::template block<K>>::value;
   }
 };
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <stretto/block.hpp>
+#include <stretto/detail/extent.hpp>
+#include <stretto/error.hpp>
 
 /// What one layer keeps for one microbatch between forward and backward, and how a phase sees it.
 namespace stretto {
@@ -34,9 +36,6 @@ template <class Phases> struct phase_cells;
 template <class... P>
 struct phase_cells<phase_list<P...>> : metadata_cells<typename P::writes>..., saved_cell<P>... {};
 
-/// C++ has no arrays of no elements.
-constexpr int at_least_one(int n) { return n > 0 ? n : 1; }
-
 }  // namespace detail
 
 /// The state of one layer of block type `K` of `Model` for one microbatch in flight: one flat struct, made once.
@@ -44,20 +43,21 @@ template <class Model, int K, class Tensors>
 struct slot : boundary<typename Tensors::tensor>,
               detail::phase_cells<typename Model::template block<K>::phases> {
   using tensor = typename Tensors::tensor;
-  using facts = facts_of<typename Model::template block<K>>;
+  using facts = dataflow_of<typename Model::template block<K>>;
 
-  tensor root[detail::at_least_one(facts::value.roots)] = {};           ///< what the writer made
-  tensor root_gradient[detail::at_least_one(facts::value.roots)] = {};  ///< the sum over its readers
-  tensor leaf[detail::at_least_one(facts::value.leaves)] = {};          ///< what the reader detached
-  tensor leaf_gradient[detail::at_least_one(facts::value.leaves)] = {};
-  typename Tensors::context context[detail::at_least_one(facts::value.nodes)] = {};
+  tensor root[detail::extent(facts::value.roots)] = {};           ///< what the writer made
+  tensor root_gradient[detail::extent(facts::value.roots)] = {};  ///< the sum over its readers
+  tensor leaf[detail::extent(facts::value.leaves)] = {};          ///< what the reader detached
+  tensor leaf_gradient[detail::extent(facts::value.leaves)] = {};
+  typename Tensors::context context[detail::extent(facts::value.nodes)] = {};
 };
 
-/// The view that phase `P` (its number in the block) has of a slot.
-template <class Model, int K, int P, class Tensors> class io {
+/// The view that phase `P` (its number in the block) has of a slot. In a weight pass, metadata and outputs are out of
+/// reach: their storage may be back already, so what W needs of them goes into `saved()`.
+template <class Model, int K, int P, class Tensors, bool InWeightPass = false> class io {
   using slot_type = slot<Model, K, Tensors>;
   using tensor = typename Tensors::tensor;
-  using facts = facts_of<typename Model::template block<K>>;
+  using facts = dataflow_of<typename Model::template block<K>>;
   using phase_type = typename detail::phase_at<P, typename Model::template block<K>::phases>::type;
 
   template <class V> static constexpr bool is_metadata = std::derived_from<V, metadata>;
@@ -69,8 +69,11 @@ template <class Model, int K, int P, class Tensors> class io {
 
   /// The tensor or metadata that this phase reads.
   template <class V> decltype(auto) in(V) const {
-    static_assert(leaf_index<V> >= 0, "stretto[E10]: a phase uses a value that it does not declare in its reads");
-    if constexpr (leaf_index<V> >= 0) {
+    if constexpr (leaf_index<V> < 0) {
+      static_assert(sizeof(error::undeclared_read<phase_type, V>));
+    } else if constexpr (is_metadata<V> && InWeightPass) {
+      static_assert(sizeof(error::gone_before_weight_pass<phase_type, V>));
+    } else {
       if constexpr (is_metadata<V>)
         return (static_cast<detail::metadata_cell<V>&>(*slot_).content);
       else if constexpr (facts::value.leaf_inside_node[leaf_index<V>])
@@ -82,8 +85,11 @@ template <class Model, int K, int P, class Tensors> class io {
 
   /// The tensor or metadata that this phase writes.
   template <class V> decltype(auto) out(V) const {
-    static_assert(root_index<V> >= 0, "stretto[E11]: a phase uses a value that it does not declare in its writes");
-    if constexpr (root_index<V> >= 0) {
+    if constexpr (root_index<V> < 0) {
+      static_assert(sizeof(error::undeclared_write<phase_type, V>));
+    } else if constexpr (InWeightPass) {
+      static_assert(sizeof(error::gone_before_weight_pass<phase_type, V>));
+    } else {
       if constexpr (is_metadata<V>)
         return (static_cast<detail::metadata_cell<V>&>(*slot_).content);
       else
@@ -92,9 +98,9 @@ template <class Model, int K, int P, class Tensors> class io {
   }
 
   template <class V> decltype(auto) operator[](V v) const {
-    static_assert(leaf_index<V> < 0 || root_index<V> < 0,
-                  "stretto[E12]: a phase reads and writes a value of this name; say io.in(...) or io.out(...)");
-    if constexpr (root_index<V> >= 0)
+    if constexpr (leaf_index<V> >= 0 && root_index<V> >= 0)
+      static_assert(sizeof(error::ambiguous_name<phase_type, V>));
+    else if constexpr (root_index<V> >= 0)
       return out(v);
     else
       return in(v);
@@ -102,13 +108,14 @@ template <class Model, int K, int P, class Tensors> class io {
 
   /// In a backward written by hand: the gradient of a value that this phase reads (to be assigned) or writes (given).
   template <class V> decltype(auto) grad(V) const {
-    static_assert((leaf_index<V> >= 0) != (root_index<V> >= 0),
-                  "stretto[E13]: io.grad names a value that the phase does not declare, or both reads and writes; "
-                  "say io.grad_in(...) or io.grad_out(...)");
-    if constexpr (root_index<V> >= 0)
-      return grad_out(V{});
+    if constexpr (leaf_index<V> >= 0 && root_index<V> >= 0)
+      static_assert(sizeof(error::ambiguous_name<phase_type, V>));
+    else if constexpr (leaf_index<V> < 0 && root_index<V> < 0)
+      static_assert(sizeof(error::undeclared_read<phase_type, V>));
+    else if constexpr (root_index<V> >= 0)
+      return (slot_->root_gradient[root_index<V>]);
     else
-      return grad_in(V{});
+      return (slot_->leaf_gradient[leaf_index<V>]);
   }
   template <class V> tensor& grad_in(V) const { return slot_->leaf_gradient[leaf_index<V>]; }
   template <class V> tensor const& grad_out(V) const { return slot_->root_gradient[root_index<V>]; }

@@ -11,7 +11,7 @@ namespace detail {
 
 template <class Model, int K, class Tensors, int P, class Layer>
 void walk_phase(Layer& phases, slot<Model, K, Tensors>& state, int index, int microbatch) {
-  constexpr block_facts const& f = facts_of<typename Model::template block<K>>::value;
+  constexpr block_facts const& f = dataflow_of<typename Model::template block<K>>::value;
   constexpr chain_facts const& chain = chain_of<Model>::value;
   for (int r = 0; r < f.leaves; ++r) {
     if (f.leaf_phase[r] != P || f.leaf_inside_node[r]) continue;
@@ -37,7 +37,7 @@ void walk_phases(Layer& phases, slot<Model, K, Tensors>& state, int index, int m
 template <class Model, int K, class Tensors>
 void walk_forward(layer<typename Model::template block<K>>& phases, slot<Model, K, Tensors>& state,
                   boundary<typename Tensors::tensor>& next, int index, int microbatch) {
-  using facts = facts_of<typename Model::template block<K>>;
+  using facts = dataflow_of<typename Model::template block<K>>;
   constexpr block_facts const& f = facts::value;
   constexpr chain_facts const& chain = chain_of<Model>::value;
   detail::walk_phases(phases, state, index, microbatch, std::make_integer_sequence<int, facts::value.phases>{});

@@ -28,7 +28,7 @@ constexpr void keep_first(finding& first, diagnosis const& d, form in, body_bloc
 }
 
 template <class S, int K> constexpr void prove_block(finding& first) {
-  block_facts const& f = facts_of<typename S::model::template block<K>>::value;
+  block_facts const& f = dataflow_of<typename S::model::template block<K>>::value;
   keep_first(first, check_block(f, K), form::forward, {K, -1});
   if (S::splits || S::rank_plan::splits) keep_first(first, check_halves(f, K), form::backward_input, {-1, K});
 }
@@ -167,8 +167,8 @@ template <class S> struct verdict<S, fault::weights_out_of_order> {
 
 }  // namespace detail
 
-/// Naming `prove<S>{}` stops the compiler if schedule `S` is illegal.
-template <class S> struct prove : detail::verdict<S, detail::fault_in<S>::value.d.what> {
+/// Naming `proof<S>{}` stops the compiler if schedule `S` is illegal.
+template <class S> struct proof : detail::verdict<S, detail::fault_in<S>::value.d.what> {
   static constexpr bool holds = detail::fault_in<S>::value.d.what == fault::none;
 };
 

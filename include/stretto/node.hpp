@@ -1,0 +1,223 @@
+#pragma once
+
+#include <stretto/adapter.hpp>
+#include <stretto/detail/unroll.hpp>
+#include <stretto/slot.hpp>
+
+/// Runs one pass of one node: the only place where a schedule calls a user's phases.
+namespace stretto {
+inline namespace v0 {
+namespace detail {
+
+/// Where the phases, roots and leaves of a node lie in the tables of its block; they are consecutive.
+struct node_range {
+  int first_phase = 0, end_phase = 0;
+  int first_root = 0, end_root = 0;
+  int first_leaf = 0, end_leaf = 0;
+};
+constexpr node_range range_of(block_facts const& f, int node) {
+  node_range r;
+  while (r.first_phase < f.phases && f.node_of[r.first_phase] < node) ++r.first_phase;
+  r.end_phase = r.first_phase;
+  while (r.end_phase < f.phases && f.node_of[r.end_phase] == node) ++r.end_phase;
+  while (r.first_root < f.roots && f.root_writer[r.first_root] < r.first_phase) ++r.first_root;
+  r.end_root = r.first_root;
+  while (r.end_root < f.roots && f.root_writer[r.end_root] < r.end_phase) ++r.end_root;
+  while (r.first_leaf < f.leaves && f.leaf_phase[r.first_leaf] < r.first_phase) ++r.first_leaf;
+  r.end_leaf = r.first_leaf;
+  while (r.end_leaf < f.leaves && f.leaf_phase[r.end_leaf] < r.end_phase) ++r.end_leaf;
+  return r;
+}
+
+/// Whether all phases of the node have a backward written by hand (1), none has (0), or some do (-1).
+constexpr int explicit_phases(block_facts const& f, node_range const& r) {
+  int count = 0;
+  for (int p = r.first_phase; p < r.end_phase; ++p) count += f.has_explicit_backward[p];
+  return count == 0 ? 0 : count == r.end_phase - r.first_phase ? 1 : -1;
+}
+
+/// Node `Node` of a layer of block type `K`, its state for one microbatch, and the boundary to the layer behind it.
+template <class Model, int K, int Node, class Tensors> struct node_run {
+  using block = typename Model::template block<K>;
+  using facts = dataflow_of<block>;
+  using chain = chain_of<Model>;
+  using tensor = typename Tensors::tensor;
+  template <int P> using phase_type = typename phase_at<P, typename block::phases>::type;
+  static constexpr node_range at = range_of(facts::value, Node);
+  static constexpr bool by_hand = explicit_phases(facts::value, at) == 1;
+
+  Tensors& tensors;
+  layer<block>& phases;
+  slot<Model, K, Tensors>& state;
+  boundary<tensor>& next;
+  int index;
+  int microbatch;
+
+  template <int R> static constexpr int input_chain = chain::value.find(facts::value.input[facts::value.leaf_input[R]]);
+
+  STRETTO_ALWAYS_INLINE void forward() const {
+    each<at.first_leaf, at.end_leaf>([this](auto r) STRETTO_INLINE_LAMBDA {
+      constexpr int leaf = decltype(r)::value;
+      constexpr int root = facts::value.leaf_root[leaf];
+      if constexpr (root < 0)
+        state.leaf[leaf] = tensors.detach(*state.value[input_chain<leaf>]);
+      else if constexpr (!facts::value.root_is_metadata[root] && !facts::value.leaf_inside_node[leaf])
+        state.leaf[leaf] = tensors.detach(state.root[root]);
+    });
+    if constexpr (by_hand) {
+      forward_phases();
+    } else {
+      [[maybe_unused]] auto scope = tensors.forward_scope(state.context[Node]);
+      forward_phases();
+    }
+  }
+
+  STRETTO_ALWAYS_INLINE void backward() const {
+    if constexpr (by_hand) {
+      each_backwards<at.first_phase, at.end_phase>([this](auto p) STRETTO_INLINE_LAMBDA {
+        gather<decltype(p)::value, decltype(p)::value + 1>();
+        io<Model, K, decltype(p)::value, Tensors> view(state, index, microbatch);
+        auto& phase = phases.template at<decltype(p)::value>();
+        if constexpr (has_named_members<phase_type<decltype(p)::value>>::backward) {
+          phase.backward(view);
+        } else {
+          phase.backward_input(view);
+          run_weight_of<decltype(p)::value>();
+        }
+      });
+    } else {
+      gather<at.first_phase, at.end_phase>();
+      with_phases([this](auto&... all) STRETTO_INLINE_LAMBDA {
+        tensors.backward(state.context[Node], request(), all...);
+      });
+    }
+    hand_back();
+    clear_roots();
+    clear_rest();
+  }
+
+  STRETTO_ALWAYS_INLINE void backward_input() const {
+    if constexpr (by_hand) {
+      each_backwards<at.first_phase, at.end_phase>([this](auto p) STRETTO_INLINE_LAMBDA {
+        gather<decltype(p)::value, decltype(p)::value + 1>();
+        io<Model, K, decltype(p)::value, Tensors> view(state, index, microbatch);
+        auto& phase = phases.template at<decltype(p)::value>();
+        // A phase without weights may have a whole backward only: its input gradients are all there is.
+        if constexpr (has_named_members<phase_type<decltype(p)::value>>::backward_input)
+          phase.backward_input(view);
+        else
+          phase.backward(view);
+      });
+    } else {
+      gather<at.first_phase, at.end_phase>();
+      with_phases([this](auto&... all) STRETTO_INLINE_LAMBDA {
+        tensors.backward_input(state.context[Node], request(), all...);
+      });
+    }
+    hand_back();
+    clear_roots();
+  }
+
+  STRETTO_ALWAYS_INLINE void backward_weight() const {
+    if constexpr (by_hand) {
+      each_backwards<at.first_phase, at.end_phase>(
+          [this](auto p) STRETTO_INLINE_LAMBDA { this->template run_weight_of<decltype(p)::value>(); });
+    } else {
+      with_phases([this](auto&... all) STRETTO_INLINE_LAMBDA { tensors.backward_weight(state.context[Node], all...); });
+    }
+    clear_rest();
+  }
+
+ private:
+  STRETTO_ALWAYS_INLINE void forward_phases() const {
+    each<at.first_phase, at.end_phase>([this](auto p) STRETTO_INLINE_LAMBDA {
+      io<Model, K, decltype(p)::value, Tensors> view(state, index, microbatch);
+      phases.template at<decltype(p)::value>().forward(view);
+    });
+  }
+  template <int P> STRETTO_ALWAYS_INLINE void run_weight_of() const {
+    if constexpr (facts::value.has_weights[P] && facts::value.has_backward_weight[P]) {
+      io<Model, K, P, Tensors, true> view(state, index, microbatch);
+      phases.template at<P>().backward_weight(view);
+    }
+  }
+  template <class F> STRETTO_ALWAYS_INLINE void with_phases(F&& f) const {
+    spread(f, std::make_integer_sequence<int, at.end_phase - at.first_phase>{});
+  }
+  template <class F, int... P> STRETTO_ALWAYS_INLINE void spread(F&& f, std::integer_sequence<int, P...>) const {
+    f(phases.template at<at.first_phase + P>()...);
+  }
+
+  gradient_request<tensor> request() const {
+    return {state.root + at.first_root,
+            state.root_gradient + at.first_root,
+            facts::value.root_is_objective + at.first_root,
+            at.end_root - at.first_root,
+            state.leaf + at.first_leaf,
+            state.leaf_gradient + at.first_leaf,
+            at.end_leaf - at.first_leaf};
+  }
+
+  /// The gradients of what the phases wrote: the sum over the readers in the order of their numbers, then the layer
+  /// behind. The order is a property of the block, so the sum does not depend on the schedule.
+  template <int FirstPhase, int EndPhase> STRETTO_ALWAYS_INLINE void gather() const {
+    each<at.first_root, at.end_root>([this](auto v) STRETTO_INLINE_LAMBDA {
+      constexpr int root = decltype(v)::value;
+      constexpr int writer = facts::value.root_writer[root];
+      if constexpr (writer >= FirstPhase && writer < EndPhase && !facts::value.root_is_metadata[root]) {
+        state.root_gradient[root] = tensor{};
+        each<0, facts::value.leaves>([this](auto r) STRETTO_INLINE_LAMBDA {
+          constexpr int leaf = decltype(r)::value;
+          // Readers inside the node are the autograd adapter's own business.
+          if constexpr (facts::value.leaf_root[leaf] == root && (by_hand || !facts::value.leaf_inside_node[leaf])) {
+            tensors.add(state.root_gradient[root], state.leaf_gradient[leaf]);
+            state.leaf_gradient[leaf] = tensor{};
+          }
+        });
+        constexpr int c = chain::value.find(facts::value.root[root]);
+        if constexpr (c >= 0 && facts::value.root_is_output[root]) {
+          tensors.add(state.root_gradient[root], next.gradient[c]);
+          next.gradient[c] = tensor{};
+        }
+      }
+    });
+  }
+  /// Gradients of what came from the layer before.
+  STRETTO_ALWAYS_INLINE void hand_back() const {
+    each<at.first_leaf, at.end_leaf>([this](auto r) STRETTO_INLINE_LAMBDA {
+      constexpr int leaf = decltype(r)::value;
+      if constexpr (facts::value.leaf_root[leaf] < 0) {
+        tensors.add(state.gradient[input_chain<leaf>], state.leaf_gradient[leaf]);
+        state.leaf_gradient[leaf] = tensor{};
+      }
+    });
+  }
+  STRETTO_ALWAYS_INLINE void clear_roots() const {
+    each<at.first_root, at.end_root>([this](auto v) STRETTO_INLINE_LAMBDA {
+      constexpr int root = decltype(v)::value;
+      if constexpr (facts::value.root_is_metadata[root]) {
+        using value_type = root_type<block, root>;
+        static_cast<metadata_cell<value_type>&>(state).content = typename value_type::type{};
+      } else {
+        state.root[root] = tensor{};
+        if constexpr (!by_hand) state.root_gradient[root] = tensor{};
+      }
+    });
+  }
+  STRETTO_ALWAYS_INLINE void clear_rest() const {
+    if constexpr (by_hand)
+      each<at.first_root, at.end_root>(
+          [this](auto v) STRETTO_INLINE_LAMBDA { state.root_gradient[decltype(v)::value] = tensor{}; });
+    each<at.first_leaf, at.end_leaf>(
+        [this](auto r) STRETTO_INLINE_LAMBDA { state.leaf[decltype(r)::value] = tensor{}; });
+    each<at.first_phase, at.end_phase>([this](auto p) STRETTO_INLINE_LAMBDA {
+      if constexpr (requires { typename phase_type<decltype(p)::value>::saved; })
+        static_cast<saved_cell<phase_type<decltype(p)::value>>&>(state).content = {};
+    });
+    state.context[Node] = {};
+  }
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stretto

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <stretto/program.hpp>
+
+/// Facts about a body's table that its generated code needs: which event stands for which op, and which op speaks for
+/// the body at its ports.
+namespace stretto {
+inline namespace v0 {
+namespace detail {
+
+/// Per row: the event that is recorded after it (-1: nobody waits for it). An event is free again after its last wait,
+/// in host order; lanes bind a wait to the record issued last before it, so reuse is safe.
+template <int N> struct body_events {
+  int id[extent(N)] = {};
+  int count = 0;
+};
+template <int N> constexpr body_events<N> number_events(program<N> const& p) {
+  body_events<N> e;
+  int last_wait[extent(N)] = {};
+  for (int i = 0; i < N; ++i) e.id[i] = -1, last_wait[i] = -1;
+  for (int i = 0; i < N; ++i)
+    for (int w : p.ops[i].wait)
+      if (w >= 0 && !p.ops[w].is_port()) last_wait[w] = i;
+  for (int i = 0; i < N; ++i) {
+    if (last_wait[i] < 0) continue;
+    int id = 0;
+    for (int tried = 0; tried < i; ++tried)
+      if (e.id[tried] == id && last_wait[tried] > i) {
+        ++id;
+        tried = -1;
+      }
+    e.id[i] = id;
+    if (id >= e.count) e.count = id + 1;
+  }
+  return e;
+}
+
+/// The last op that hands something to the layer behind (forward) or before (backward); -1 if none does. The boundary
+/// cells order all such ops, so this one has seen the others.
+template <int N> constexpr int forward_export(program<N> const& p) {
+  int last = -1;
+  for (int i = 0; i < N; ++i)
+    if (!p.ops[i].is_port() && (p.ops[i].touches.next_writes & cells::boundary_forward) != 0) last = i;
+  return last;
+}
+template <int N> constexpr int backward_export(program<N> const& p) {
+  int last = -1;
+  for (int i = 0; i < N; ++i)
+    if (!p.ops[i].is_port() && (p.ops[i].touches.writes & cells::boundary_backward) != 0) last = i;
+  return last;
+}
+
+/// Bodies use at most this many events at once: one per op and lane crossing.
+inline constexpr int max_events = 16;
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stretto
