@@ -194,5 +194,15 @@ template <class Model> struct chain_of {
   static constexpr chain_facts value = make_chain<Model>(std::make_integer_sequence<int, Model::count>{});
 };
 
+namespace detail {
+
+/// The dataflow of a block type whose number is known at run time.
+template <class Model, int... K> block_facts const* facts_at(int type, std::integer_sequence<int, K...>) {
+  block_facts const* found = nullptr;
+  ((type == K ? void(found = &dataflow_of<typename Model::template block<K>>::value) : void()), ...);
+  return found;
+}
+
+}  // namespace detail
 }  // namespace v0
 }  // namespace stretto

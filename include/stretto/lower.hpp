@@ -144,12 +144,6 @@ flat_table lower(std::vector<placed_call> const& calls, Layers const& layers, in
 
 namespace detail {
 
-template <class Model, int... K> block_facts const* facts_at(int type, std::integer_sequence<int, K...>) {
-  block_facts const* found = nullptr;
-  ((type == K ? void(found = &dataflow_of<typename Model::template block<K>>::value) : void()), ...);
-  return found;
-}
-
 /// "F.mlp (Experts) of layer 3, microbatch 2, on comm".
 template <class S> std::string describe(op const& o) {
   block_facts const& f = *facts_at<typename S::model>(o.block, std::make_integer_sequence<int, S::model::count>{});

@@ -96,5 +96,9 @@ template <class S, form F, int Forward, int Backward> struct body_of {
   }();
 };
 
+/// The program of an overlapped pair: a forward layer of one block type beside a backward layer of another.
+template <class S, int Forward = 0, int Backward = Forward>
+inline constexpr auto const& pair_program = body_of<S, form::forward_backward, Forward, Backward>::value;
+
 }  // namespace v0
 }  // namespace stretto
