@@ -26,6 +26,9 @@ struct picture {
 /// A number in as few digits as it needs, six at most.
 std::string short_number(double value);
 
+/// The smallest of 1, 2, 5, 10, ... times a power of ten that is at least `least`: the step of an axis.
+double round_step(double least);
+
 /// Rows of characters, one per rank, in panels that fit a terminal.
 std::string draw_text(picture const& one);
 /// A Mermaid Gantt chart.

@@ -31,9 +31,9 @@ std::string draw_mermaid(picture const& one) {
     throw usage_error(fmt::format("--format mermaid draws at most {} calls and this plan has {}; take --format svg, or fewer "
                                   "ranks and microbatches", most_calls, one.of.size()));
   }
-  // Mermaid's dates are whole seconds: a thousand of them for the whole step keeps every bar in proportion.
+  // Compact mode keeps a rank on one row where its bars do not overlap. Mermaid's dates are whole seconds: a thousand of them for the whole step keeps every bar in proportion.
   double const scale = one.costs.unit == "units" ? 1 : 1000 / one.run.makespan();
-  std::string text = fmt::format("gantt\n  title {}\n  dateFormat X\n  axisFormat %s\n", one.title());
+  std::string text = fmt::format("---\ndisplayMode: compact\n---\ngantt\n  title {}\n  dateFormat X\n  axisFormat %s\n", one.title());
   for (int rank = 0; rank < one.facts().ranks; ++rank) {
     text += fmt::format("  section rank {}\n", rank);
     for (long at = 0; at < one.of.size(rank); ++at) {

@@ -137,9 +137,8 @@ std::string draw_svg(picture const& one) {
                            short_number(left), short_number(y), short_number(length), short_number(row_height));
     for (long at = 0; at < one.of.size(rank); ++at) draw_call(to, one, rank, at, scale);
   }
-  constexpr int ticks = 8;
-  for (int tick = 0; tick <= ticks; ++tick) {
-    double const time = one.run.makespan() * tick / ticks;
+  double const every = round_step(60 / scale);
+  for (double time = 0; time <= one.run.makespan(); time += every) {
     to.words(left + time * scale, foot + 16, 11, "#444444", "middle", short_number(time));
   }
   to.words(left - 8, foot + 16, 11, "#444444", "end", one.costs.unit);

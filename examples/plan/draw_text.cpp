@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
@@ -52,17 +53,20 @@ std::string row_of(picture const& one, int rank, double scale, std::size_t width
       std::size_t const inside = column - begin;
       row[column] = inside == 0 ? '|' : inside <= name.size() ? name[inside - 1] : fill(one.of.calls(rank)[at]);
     }
+    if (end < width) row[end] = '|';
   }
   return row;
 }
 
-/// Times above the columns, at every tenth.
+/// Times above the columns, at round numbers at least ten columns apart.
 std::string ruler(std::size_t first, std::size_t width, double scale) {
+  double const every = round_step(10 / scale);
   std::string row(width, ' ');
-  constexpr std::size_t every = 13;
-  for (std::size_t column = 0; column + 8 <= width; column += every) {
-    std::string const time = short_number(static_cast<double>(first + column) / scale);
-    row.replace(column, time.size(), time);
+  for (double time = std::ceil(static_cast<double>(first) / scale / every) * every;; time += every) {
+    auto const column = static_cast<std::size_t>(std::lround(time * scale));
+    std::string const number = short_number(time);
+    if (column + number.size() > first + width) break;
+    if (column >= first) row.replace(column - first, number.size(), number);
   }
   while (!row.empty() && row.back() == ' ') row.pop_back();
   return row;
@@ -95,6 +99,14 @@ std::string short_number(double value) {
   return text == "-0" ? "0" : text;
 }
 
+double round_step(double least) {
+  double const power = std::pow(10, std::floor(std::log10(least)));
+  for (double const step : {1.0, 2.0, 5.0}) {
+    if (step * power >= least) return step * power;
+  }
+  return 10 * power;
+}
+
 std::string draw_text(picture const& one) {
   if (one.of.size() > most_calls) {
     throw usage_error(fmt::format("--format text draws at most {} calls and this plan has {}; take --format golden or trace, "
@@ -105,7 +117,6 @@ std::string draw_text(picture const& one) {
   std::vector<std::string> rows;
   for (int rank = 0; rank < one.facts().ranks; ++rank) {
     rows.push_back(row_of(one, rank, scale, width));
-    rows.back().back() = '|';
   }
   std::string const label = fmt::format("rank {}", one.facts().ranks - 1);
   std::string text = one.title() + '\n' + one.summary() + "\n\n";

@@ -1,0 +1,56 @@
+/// A pipeline of one's own: one type, and checks, messages, simulation and pictures come with it.
+#include "plan/draw.hpp"
+#include "plan/notation.hpp"
+#include "plan/report.hpp"
+
+#include <stretto/pipelines/all.hpp>
+#include <stretto/plan_error.hpp>
+
+#include <cstdio>
+#include <exception>
+
+namespace {
+
+using stretto::call;
+
+/// Breadth-first (arXiv 2211.05953): every microbatch through a chunk before the next chunk starts. Data-parallel
+/// communication of a chunk then hides behind the other chunks; every activation is live at once.
+struct BreadthFirst {
+  static constexpr char const* name = "breadth_first";
+  static constexpr auto map = stretto::placement::looped;
+  static constexpr int chunks = 2, most_chunks = 16;
+  static constexpr bool pairs = false, splits = false;
+
+  static constexpr int min_microbatches(int ranks) { return ranks; }
+  static constexpr int peak_live(int, int, int microbatches, int held) { return microbatches * held; }
+
+  static constexpr void run(int, int, int microbatches, int held, auto&& sink) {
+    for (int chunk = 0; chunk < held; ++chunk) {
+      for (int m = 0; m < microbatches; ++m) sink(call::forward(chunk, m));
+    }
+    for (int chunk = held - 1; chunk >= 0; --chunk) {
+      for (int m = 0; m < microbatches; ++m) sink(call::backward(chunk, m));
+    }
+  }
+};
+
+// An order that deadlocks, drops a pass or disorders weight gradients does not compile.
+static_assert(!stretto::prove<BreadthFirst>());
+
+}  // namespace
+
+int main() try {
+  stretto::plan const plan = stretto::proved_plan<BreadthFirst>(4, 8);
+  stretto::plan_steps const steps = stretto::lower_messages(plan);
+  stretto::require(plan.facts(), stretto::check_messages(plan, steps));
+  std::printf("%s\n", plan_program::golden(plan, steps).c_str());
+
+  plan_program::layer_costs const costs = plan_program::find_costs("deepseek_h800");
+  stretto::simulation const run(plan, costs.chunk(plan.facts().chunks));
+  plan_program::picture const picture{plan, run, costs};
+  std::printf("%s\n%s\n", plan_program::draw_text(picture).c_str(), plan_program::report_table(picture).c_str());
+
+  stretto::proved_plan<BreadthFirst>(4, 3);  // sizes that it cannot serve are refused in words
+} catch (std::exception const& refusal) {
+  std::printf("%s\n", refusal.what());
+}
