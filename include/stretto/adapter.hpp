@@ -10,7 +10,9 @@
 namespace stretto {
 inline namespace v0 {
 
-/// What an op is called in errors, traces and pictures. `layer` counts from 0 in the chain of one rank.
+/// What an op is called in errors, traces and pictures. `layer` counts from 0 in the chain of one rank. On the lanes
+/// `send` and `receive` it is a message: `layer` is then the stage that produced it, and `what` tells an activation
+/// (forward) from a gradient (backward).
 struct op_label {
   phase_kind phase;
   pass what;
@@ -18,6 +20,8 @@ struct op_label {
   int layer;
   int microbatch;
 };
+
+constexpr bool is_message(op_label const& op) { return op.on == lane::send || op.on == lane::receive; }
 
 /// One partial backward: gradients of `roots` are given, gradients of `leaves` are wanted (left empty where the root
 /// does not depend on the leaf). An empty root gradient means "nothing flows in here"; an objective's gradient is one
@@ -117,12 +121,44 @@ template <class C> concept row_exchange = requires(C& c, void const* send, int c
   c.all_to_all(send, send_rows, receive, receive_rows, row_bytes);
 };
 
+/// A message between two pipeline ranks: the output of F of `stage` (an activation, to the next stage) or the input
+/// gradient of B of `stage` (to the stage before), for one microbatch; `chain` numbers the values that cross.
+struct message {
+  bool gradient;
+  int stage;
+  int microbatch;
+  int chain;
+  int peer;  ///< the rank at the other end
+};
+
+/// Messages between the ranks of a pipeline, keyed by everything in `message` but the peer.
+/// - `send(message, t)`: runs on the lane `send`, in plan order; may return before the other end has it.
+/// - `receive(message)`: runs on the lane `receive`, in the order of need; returns when the tensor is there.
+/// An empty tensor may be sent and arrives empty: a gradient that nothing flows into.
+template <class P> concept peer_adapter = requires(P& peers, message const& m, typename P::tensor const& t) {
+  peers.send(m, t);
+  { peers.receive(m) } -> std::same_as<typename P::tensor>;
+};
+
+/// The peers of a rank that is alone.
+template <class Tensor> struct no_peers {
+  using tensor = Tensor;
+  void send(message const&, tensor const&) const noexcept {}
+  tensor receive(message const&) const noexcept { return {}; }
+};
+
 /// The adapters of one rank, joined. Communicators belong to the phases that call them.
-template <tensor_adapter Tensors, lane_adapter Lanes> struct backend {
+template <tensor_adapter Tensors, lane_adapter Lanes, peer_adapter Peers = no_peers<typename Tensors::tensor>>
+struct backend {
   Tensors& tensors;
   Lanes& lanes;
+  Peers* peers = nullptr;
+
+  backend(Tensors& t, Lanes& l) : tensors(t), lanes(l) {}
+  backend(Tensors& t, Lanes& l, Peers& p) : tensors(t), lanes(l), peers(&p) {}
 };
 template <class T, class L> backend(T&, L&) -> backend<T, L>;
+template <class T, class L, class P> backend(T&, L&, P&) -> backend<T, L, P>;
 
 }  // namespace v0
 }  // namespace stretto

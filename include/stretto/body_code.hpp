@@ -15,6 +15,54 @@ template <class Event> struct port {
   lane on = lane::compute;
 };
 
+/// A message that leaves when a chunk's last op has spoken. `received` is where the chunk's own activation came in.
+template <class Tensor, class Event> struct departure {
+  message what;
+  boundary<Tensor>* where;
+  Tensor* received;
+  Event* sent;
+};
+
+inline op_label label_of(message const& m, lane on) {
+  return {phase_kind::attn, m.gradient ? pass::backward : pass::forward, on, m.stage, m.microbatch};
+}
+
+template <class Tensors, class Peers> struct send_task {
+  Tensors* tensors;
+  Peers* peers;
+  boundary<typename Tensors::tensor>* where;
+  typename Tensors::tensor* received;
+  message what;
+
+  void operator()() const {
+    message m = what;
+    for (m.chain = 0; m.chain < max_carried; ++m.chain) {
+      if (m.gradient) {
+        if (where->value[m.chain] == nullptr) continue;
+        peers->send(m, where->gradient[m.chain]);
+        where->gradient[m.chain] = {};
+        received[m.chain] = {};
+      } else if (where->value[m.chain] != nullptr) {
+        // Without its graph, which would otherwise live until the other end is done with the tensor.
+        peers->send(m, tensors->detach(*where->value[m.chain]));
+      }
+    }
+  }
+};
+
+template <class Tensors, class Peers> struct receive_task {
+  Peers* peers;
+  boundary<typename Tensors::tensor>* where;
+  typename Tensors::tensor* received;
+  message what;
+
+  void operator()() const {
+    message m = what;
+    for (m.chain = 0; m.chain < max_carried; ++m.chain)
+      if (where->value[m.chain] != nullptr) (m.gradient ? where->gradient : received)[m.chain] = peers->receive(m);
+  }
+};
+
 /// One side of a body: a layer, its state for one microbatch, and its port.
 template <class Tensor, class Event> struct body_side {
   void* phases = nullptr;
@@ -22,17 +70,29 @@ template <class Tensor, class Event> struct body_side {
   boundary<Tensor>* next = nullptr;
   port<Event>* through = nullptr;
   Event* event = nullptr;  ///< recorded when this side hands something over
+  departure<Tensor, Event>* leaves = nullptr;  ///< set if what it hands over leaves the rank
   int index = 0;
   int microbatch = 0;
 };
 
-template <class Tensors, class Lanes> struct body_context {
-  using side = body_side<typename Tensors::tensor, typename Lanes::event>;
+template <class Tensors, class Lanes, class Peers> struct body_context {
+  using tensor = typename Tensors::tensor;
+  using side = body_side<tensor, typename Lanes::event>;
+  static constexpr bool has_peers = !std::same_as<Peers, no_peers<tensor>>;
   Tensors& tensors;
   Lanes& lanes;
+  Peers* peers;
   typename Lanes::event* events;
   side f;
   side b;
+
+  /// Sends what lies at the end of a chunk, as soon as `from` has spoken.
+  void send(departure<tensor, typename Lanes::event>& leaves, port<typename Lanes::event> const& from) {
+    if (from.on != lane::send) lanes.wait(lane::send, *from.event);
+    message const& m = leaves.what;
+    lanes.run(lane::send, label_of(m, lane::send), send_task<Tensors, Peers>{&tensors, peers, leaves.where, leaves.received, m});
+    lanes.record(lane::send, *leaves.sent);
+  }
 };
 
 /// What is queued on a lane: one pass of one node.
@@ -58,9 +118,9 @@ template <class Model, int K, int Node, pass What, class Tensors> struct node_ta
 };
 
 /// The straight-line code of one body.
-template <class S, form F, int Forward, int Backward, class Tensors, class Lanes> struct body_code {
+template <class S, form F, int Forward, int Backward, class Tensors, class Lanes, class Peers> struct body_code {
   using table = body_of<S, F, Forward, Backward>;
-  using context = body_context<Tensors, Lanes>;
+  using context = body_context<Tensors, Lanes, Peers>;
   static constexpr auto events = number_events(table::value);
   static_assert(events.count <= max_events);
   static constexpr int exports_forward = forward_export(table::value);
@@ -92,6 +152,8 @@ template <class S, form F, int Forward, int Backward, class Tensors, class Lanes
       if constexpr (I == exports_forward || I == exports_backward) {
         c.lanes.record(o.on, *side.event);
         *side.through = {side.event, o.on};
+        if constexpr (context::has_peers)
+          if (side.leaves != nullptr) c.send(*side.leaves, *side.through);
       }
     }
   }

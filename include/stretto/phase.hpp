@@ -21,9 +21,10 @@ inline constexpr phase_kind mtp = phase_kind::mtp;
 enum class pass : unsigned char { forward, backward, backward_input, backward_weight };
 
 /// An in-order queue: what is issued on one lane runs in that order; two lanes meet only where one waits.
-/// `peer` carries messages between pipeline ranks. The ports stand for what happened outside of a body.
-enum class lane : unsigned char { compute, comm, peer, forward_port, backward_port };
-inline constexpr int lane_count = 5;
+/// `send` and `receive` carry the messages between pipeline ranks, each in its own order, so that a receive never blocks a
+/// ready send. The ports stand for what happened outside of a body.
+enum class lane : unsigned char { compute, comm, send, receive, forward_port, backward_port };
+inline constexpr int lane_count = 6;
 
 /// Base of a user's phase. The derived struct declares what it `reads` and `writes` and has
 /// `void forward(auto& io)`. With an autograd tensor adapter that is all; otherwise it also has
@@ -53,7 +54,7 @@ constexpr char const* letter_of(pass what) {
   return letters[static_cast<int>(what)];
 }
 constexpr char const* name_of(lane on) {
-  constexpr char const* names[] = {"compute", "comm", "peer", "forward port", "backward port"};
+  constexpr char const* names[] = {"compute", "comm", "send", "receive", "forward port", "backward port"};
   return names[static_cast<int>(on)];
 }
 

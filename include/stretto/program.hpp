@@ -42,11 +42,13 @@ struct op {
   unsigned char node = 0;
   unsigned char part = 0;  ///< of a microbatch that runs in parts; 0 is the whole
   short chunk = 0, layer = 0, slot = 0;
+  short peer = -1;  ///< the rank at the other end of a message; `what` tells an activation from a gradient
   int microbatch = 0;
   int group = 0, next_group = 0;  ///< groups of cells of this layer, and of the layer behind
   access touches{};
-  int wait[lane_count] = {-1, -1, -1, -1, -1};
+  int wait[lane_count] = {-1, -1, -1, -1, -1, -1};
 
+  constexpr bool is_message() const { return on == lane::send || on == lane::receive; }
   constexpr bool is_port() const { return on == lane::forward_port || on == lane::backward_port; }
   constexpr bool is_forward() const { return what == pass::forward; }
 };

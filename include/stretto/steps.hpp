@@ -1,18 +1,24 @@
 #pragma once
 
-#include <stretto/pipeline.hpp>
+#include <stretto/adapter.hpp>
+#include <stretto/plan_messages.hpp>
 
 #include <vector>
 
-/// From the calls of a plan to the bodies that run: which layer meets which, and where a microbatch keeps its state.
+/// From the list of a rank to the bodies that run: which layer meets which, and where a microbatch keeps its state.
 namespace stretto {
 inline namespace v0 {
 
-/// A call with the slots of its microbatches: the place in the ring of states that a microbatch has while it is in flight.
-struct placed_call {
-  call what;
-  int forward_slot;
-  int backward_slot;
+/// One entry of a rank's list with the slots of its microbatches: the place in the ring of states that a microbatch has
+/// while it is in flight. A call, or the receive of a message for `chunk`. Sends have no entry: they leave from inside the
+/// call that makes them.
+struct placed_step {
+  call what{};
+  int forward_slot = -1;
+  int backward_slot = -1;
+  bool is_receive = false;
+  message arriving{};
+  int chunk = -1;
 };
 
 /// One body: a layer alone, or two layers side by side (-1: none).
@@ -34,33 +40,59 @@ template <class Layers, class Sink> constexpr void for_each_body(call const& c, 
   for (; b > end_b; --b) sink(body_call{alone, -1, b - 1});
 }
 
-/// Gives every microbatch the lowest free slot from its first F to its last B (or W), and says how many slots that takes.
-inline std::vector<placed_call> place_calls(std::vector<call> const& calls, int microbatches, int chunks, int& slots) {
-  std::vector<placed_call> placed;
-  placed.reserve(calls.size());
-  std::vector<int> slot(static_cast<unsigned>(microbatches), -1);
-  std::vector<int> left(static_cast<unsigned>(microbatches), chunks);
-  std::vector<char> taken;
-  for (call const& c : calls) {
-    placed_call p{c, -1, -1};
-    if (c.runs_forward()) {
-      int& s = slot[static_cast<unsigned>(c.forward_microbatch)];
-      if (s < 0) {
-        s = 0;
-        while (s < static_cast<int>(taken.size()) && taken[static_cast<unsigned>(s)] != 0) ++s;
-        if (s == static_cast<int>(taken.size())) taken.push_back(0);
-        taken[static_cast<unsigned>(s)] = 1;
-      }
-      p.forward_slot = s;
-    }
-    if (c.runs_input() || c.runs_weight()) {
-      unsigned const m = static_cast<unsigned>(c.backward_microbatch);
-      p.backward_slot = slot[m];
-      if (c.runs_weight() && --left[m] == 0 && slot[m] >= 0) taken[static_cast<unsigned>(slot[m])] = 0;
+/// Gives every microbatch the lowest free slot from its first receive or F to its last B (or W).
+class slot_ring {
+ public:
+  slot_ring(int microbatches, int chunks)
+      : slot_(static_cast<unsigned>(microbatches), -1), left_(static_cast<unsigned>(microbatches), chunks) {}
+
+  int take(int microbatch) {
+    int& s = slot_[static_cast<unsigned>(microbatch)];
+    if (s >= 0) return s;
+    s = 0;
+    while (s < size() && taken_[static_cast<unsigned>(s)] != 0) ++s;
+    if (s == size()) taken_.push_back(0);
+    taken_[static_cast<unsigned>(s)] = 1;
+    return s;
+  }
+  /// A chunk has run its last pass of this microbatch.
+  void finish_chunk(int microbatch) {
+    unsigned const m = static_cast<unsigned>(microbatch);
+    if (--left_[m] == 0) taken_[static_cast<unsigned>(slot_[m])] = 0;
+  }
+  /// How many microbatches are in flight at once, at most.
+  int size() const { return static_cast<int>(taken_.size()); }
+
+ private:
+  std::vector<int> slot_, left_;
+  std::vector<char> taken_;
+};
+
+/// The list of one rank of a proved plan, with slots; `slots` says how many that takes.
+inline std::vector<placed_step> place_steps(plan const& of, plan_steps const& lists, int rank, int& slots) {
+  plan_facts const& facts = of.facts();
+  std::vector<placed_step> placed;
+  placed.reserve(static_cast<unsigned long>(lists.size(rank)));
+  slot_ring ring(facts.microbatches, facts.chunks);
+  for (long i = 0; i < lists.size(rank); ++i) {
+    plan_step const& step = lists.steps(rank)[i];
+    placed_step p;
+    if (step.what == step_kind::send) continue;
+    if (step.what == step_kind::receive) {
+      bool const gradient = step.carries == traffic::gradient;
+      p.is_receive = true;
+      p.arriving = {gradient, step.stage, step.number, 0, step.peer};
+      p.chunk = chunk_of(facts.ranks, gradient ? step.stage - 1 : step.stage + 1);
+      (gradient ? p.backward_slot : p.forward_slot) = ring.take(step.number);
+    } else {
+      p.what = of.calls(rank)[step.number];
+      if (p.what.runs_forward()) p.forward_slot = ring.take(p.what.forward_microbatch);
+      if (p.what.runs_input() || p.what.runs_weight()) p.backward_slot = ring.take(p.what.backward_microbatch);
+      if (p.what.runs_weight()) ring.finish_chunk(p.what.backward_microbatch);
     }
     placed.push_back(p);
   }
-  slots = static_cast<int>(taken.size());
+  slots = ring.size();
   return placed;
 }
 

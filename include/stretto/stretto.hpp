@@ -15,6 +15,7 @@
 #include <stretto/executor.hpp>
 #include <stretto/inspect.hpp>
 #include <stretto/layers.hpp>
+#include <stretto/layout.hpp>
 #include <stretto/link.hpp>
 #include <stretto/lower.hpp>
 #include <stretto/node.hpp>
@@ -44,6 +45,7 @@
 #include <stretto/schedules/two_stream_1f1b.hpp>
 #include <stretto/simulate.hpp>
 #include <stretto/slot.hpp>
+#include <stretto/states.hpp>
 #include <stretto/steps.hpp>
 #include <stretto/timeline.hpp>
 #include <stretto/value.hpp>

@@ -23,20 +23,23 @@ struct span {
 };
 
 /// What an op spends its time on. Communication is dispatch and combine, on whichever lane they run. Messages between
-/// pipeline ranks (lane `peer`) are apart: a receive is mostly waiting for a rank that is not there yet.
+/// pipeline ranks (lanes `send` and `receive`) are apart: a receive is mostly waiting for a rank that is not there yet.
 enum class work : unsigned char { compute, communication, messages };
 
 constexpr work work_of(op_label const& op) {
-  if (op.on == lane::peer) return work::messages;
+  if (is_message(op)) return work::messages;
   return op.phase == dispatch || op.phase == combine ? work::communication : work::compute;
 }
 constexpr char const* name_of(work what) {
-  constexpr char const* names[] = {"compute", "comm", "peer"};
+  constexpr char const* names[] = {"compute", "comm", "messages"};
   return names[static_cast<int>(what)];
 }
 
-/// `F.attn L2 mb3`: the op's name in pictures.
+/// `F.attn L2 mb3`, or for a message `send F S2 mb3`: the op's name in pictures.
 inline std::string short_name(op_label const& op) {
+  if (is_message(op))
+    return std::string(name_of(op.on)) + (op.what == pass::forward ? " F" : " B") + " S" + std::to_string(op.layer) +
+           " mb" + std::to_string(op.microbatch);
   return std::string(letter_of(op.what)) + "." + name_of(op.phase) + " L" + std::to_string(op.layer) + " mb" +
          std::to_string(op.microbatch);
 }

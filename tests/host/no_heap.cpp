@@ -22,7 +22,7 @@ void* operator new(std::size_t bytes) {
 using namespace test;
 
 TEST_CASE("lanes do not allocate after construction, timeline and delays included", "[heap]") {
-  host::lanes lanes({.peer = true, .ring = 16, .spans = 500, .shake_seed = 3, .shake_us = 5});
+  host::lanes lanes({.peers = true, .ring = 16, .spans = 500, .shake_seed = 3, .shake_us = 5});
   host::lanes::event marks[2];
   long sum = 0;
   long const before = allocations;
@@ -33,7 +33,7 @@ TEST_CASE("lanes do not allocate after construction, timeline and delays include
     lanes.run(lane::comm, label(combine, lane::comm), [&sum] { --sum; });
     lanes.record(lane::comm, marks[i % 2]);
     lanes.wait(lane::compute, marks[i % 2]);
-    lanes.run(lane::peer, label(attn, lane::peer), [] {});
+    lanes.run(lane::receive, label(attn, lane::receive), [] {});
   }
   lanes.drain();
   CHECK(allocations == before);

@@ -33,8 +33,8 @@ public:
   template <class Start>
   lanes(lane_options const& options, Start start)
       : board_(options.board ? *options.board : own_board_), rank_(options.rank) {
-    for (lane const on : {lane::compute, lane::comm, lane::peer})
-      if (on != lane::peer || options.peer)
+    for (lane const on : {lane::compute, lane::comm, lane::send, lane::receive})
+      if (on == lane::compute || on == lane::comm || options.peers)
         workers_[index(on)] =
             std::make_unique<worker>(on, options, board_, [start, on]() mutable { start(on); });
   }
@@ -104,14 +104,14 @@ private:
   }
   [[noreturn]] static void no_such_lane(lane on) {
     throw std::invalid_argument(std::string("stretto::host::lanes has no lane '") + name_of(on) + "'" +
-                                (on == lane::peer ? "; ask for it with lane_options::peer" : ""));
+                                (on == lane::send || on == lane::receive ? "; ask for it with lane_options::peers" : ""));
   }
 
   failure_board own_board_;
   failure_board& board_;
   int const rank_;
   int const exceptions_ = std::uncaught_exceptions();
-  std::unique_ptr<worker> workers_[3];
+  std::unique_ptr<worker> workers_[4];
 };
 
 static_assert(lane_adapter<lanes>);

@@ -26,8 +26,8 @@ struct lane_options {
   /// Shared with the other ranks of a group (`group::board`), so that a step that fails on one fails on all. Null: the
   /// lanes have one of their own.
   failure_board* board = nullptr;
-  /// Whether there is a `peer` lane.
-  bool peer = false;
+  /// Whether there are lanes for messages between pipeline ranks, `send` and `receive`.
+  bool peers = false;
   /// Ops and waits that may be outstanding on one lane; the host blocks when there are more. Rounded up to a power of 2.
   std::size_t ring = 256;
   /// Ops of one lane that the timeline holds until it is cleared. 0: no timeline.
