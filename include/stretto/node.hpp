@@ -53,6 +53,12 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
   int index;
   int microbatch;
 
+  /// A weight pass by hand may use what its phase reads, so this lives as long as a leaf does.
+  static constexpr bool read_inside(int root) {
+    for (int r = at.first_leaf; r < at.end_leaf; ++r)
+      if (facts::value.leaf_root[r] == root && facts::value.leaf_inside_node[r]) return true;
+    return false;
+  }
   template <int R> static constexpr int input_chain = chain::value.find(facts::value.input[facts::value.leaf_input[R]]);
 
   STRETTO_ALWAYS_INLINE void forward() const {
@@ -199,15 +205,18 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
         using value_type = root_type<block, root>;
         static_cast<metadata_cell<value_type>&>(state).content = typename value_type::type{};
       } else {
-        state.root[root] = tensor{};
+        if constexpr (!(by_hand && read_inside(root))) state.root[root] = tensor{};
         if constexpr (!by_hand) state.root_gradient[root] = tensor{};
       }
     });
   }
   STRETTO_ALWAYS_INLINE void clear_rest() const {
     if constexpr (by_hand)
-      each<at.first_root, at.end_root>(
-          [this](auto v) STRETTO_INLINE_LAMBDA { state.root_gradient[decltype(v)::value] = tensor{}; });
+      each<at.first_root, at.end_root>([this](auto v) STRETTO_INLINE_LAMBDA {
+        constexpr int root = decltype(v)::value;
+        state.root_gradient[root] = tensor{};
+        if constexpr (read_inside(root)) state.root[root] = tensor{};
+      });
     each<at.first_leaf, at.end_leaf>(
         [this](auto r) STRETTO_INLINE_LAMBDA { state.leaf[decltype(r)::value] = tensor{}; });
     each<at.first_phase, at.end_phase>([this](auto p) STRETTO_INLINE_LAMBDA {
