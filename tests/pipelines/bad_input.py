@@ -1,0 +1,107 @@
+"""bad_input.py PLAN: every kind of bad input gets one line on stderr, exit code 2, and nothing on stdout."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+GOOD = {
+    "forward": {"attn": 1, "dispatch": 1, "mlp": 1, "combine": 1},
+    "backward_input": {"attn": 1, "dispatch": 1, "mlp": 1, "combine": 1},
+    "backward_weight": {"attn": 1, "mlp": 1},
+}
+
+
+def changed(**members: object) -> str:
+    return json.dumps({**GOOD, **members})
+
+
+def run(program: str, *arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60)
+
+
+def refused(program: str, says: str, *arguments: str) -> None:
+    answer = run(program, *arguments)
+    lines = answer.stderr.splitlines()
+    shown = f"plan {' '.join(arguments)[:200]}: exit {answer.returncode}, {answer.stderr[:300]!r}"
+    assert answer.returncode == 2, shown
+    assert answer.stdout == "", f"{shown}: something was written"
+    assert len(lines) == 1 and lines[0].startswith("plan: ") and len(lines[0]) < 600, shown
+    assert says in lines[0], f"{shown}: should say {says!r}"
+
+
+def check_flags(program: str) -> None:
+    for flag in ("--ranks", "--microbatches", "--chunks"):
+        refused(program, flag, f"{flag}=")
+        for text in ("0", "-1", "abc", " 4", "4 ", "4.5", "1e3", "0x4", "99999999999999999999", "4\n4", "\x1b[31m"):
+            refused(program, f"{flag} takes a whole number", f"{flag}={text}")
+    refused(program, "from 1 to 4096, not '4097'", "--ranks", "4097")
+    refused(program, "from 1 to 1000000, not '1000001'", "--microbatches", "1000001")
+    refused(program, "stretto[E41]", "--ranks", "4", "--microbatches", "6")
+    refused(program, "stretto[E43]", "--pipeline", "gpipe", "--chunks", "2")
+    refused(program, "stretto[E43]", "--pipeline", "interleaved", "--chunks", "65")
+    refused(program, "stretto[E44]", "--ranks", "4096", "--microbatches", "1000000")
+    refused(program, "did you mean 'dual_pipe_v'?", "--pipeline", "DualPipeV")
+    refused(program, "did you mean 'zero_bubble_h1'?", "--pipeline", "zero_bubble_h")
+    refused(program, "--pipeline", "--pipeline=")
+    refused(program, "did you mean", "--pipeline", "x" * 100000)
+    refused(program, "did you mean 'svg'?", "--format", "svgz")
+    refused(program, "--comm", "--comm", "--format", "svg")
+    refused(program, "--json", "--json", "--format", "svg")
+    refused(program, "--compare", "--compare", "--format", "golden")
+    refused(program, "--help", "--bogus")
+    refused(program, "--help", "stray")
+    refused(program, "--help", "--ranks")
+    for drawing in ("text", "svg", "mermaid"):
+        refused(program, "draws at most", "--format", drawing, "--ranks", "64", "--microbatches", "4096")
+
+
+def check_costs(program: str, folder: pathlib.Path) -> None:
+    def file(name: str, content: str | bytes) -> str:
+        path = folder / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return str(path)
+
+    forward = GOOD["forward"]
+    cases = {
+        "is not JSON": ["", "{", "\0\xff", b"\xff\xfe\x00", "[1, 2", changed().replace("1", "NaN", 1),
+                        changed().replace("1", "Infinity", 1), changed().replace("1", "1e999", 1)],
+        "is not an object": ["[]", "null", "3", '"text"', changed(forward=[1, 2, 3, 4]), changed(forward=None)],
+        "is missing": ["{}", changed(forward={"attn": 1, "dispatch": 1, "mlp": 1}),
+                       json.dumps({k: v for k, v in GOOD.items() if k != "backward_weight"})],
+        "not a number": [changed(forward={**forward, "attn": "4"}), changed(forward={**forward, "mlp": None}),
+                         changed(forward={**forward, "mlp": [1]}), changed(message=True)],
+        "a cost lies between": [changed(forward={**forward, "attn": -1}), changed(forward={**forward, "attn": 1e300}),
+                                changed(message=-0.5)],
+        "there is no key": [changed(forwards={}), changed(forward={**forward, "router": 1}),
+                            changed(backward_weight={"attn": 1, "mlp": 1, "dispatch": 1})],
+        "not a string": [changed(name=3)],
+        "without compute": [changed(forward=dict.fromkeys(forward, 0)), changed(layers_per_rank=0)],
+        "nests deeper": ["[" * 100000, '{"a":' * 50 + "1" + "}" * 50],
+    }
+    for says, contents in cases.items():
+        for number, content in enumerate(contents):
+            refused(program, says, "--costs", file(f"{says.replace(' ', '_')}_{number}.json", content))
+    refused(program, "did you mean 'deepseek_h800'?", "--costs", "deepseek")
+    refused(program, "cannot read", "--costs", str(folder))
+    refused(program, "did you mean", "--costs", str(folder / "absent.json"))
+    huge = folder / "huge.json"
+    with huge.open("wb") as stream:
+        stream.truncate(1 << 30)
+    refused(program, "is longer than", "--costs", str(huge))
+    accepted = run(program, "--costs", file("good.json", changed(message=0.1, layers_per_rank=8, name="mine")), "--json")
+    assert accepted.returncode == 0 and json.loads(accepted.stdout)["costs"]["name"] == "mine", accepted.stderr
+
+
+def main() -> int:
+    program = sys.argv[1]
+    check_flags(program)
+    with tempfile.TemporaryDirectory() as folder:
+        check_costs(program, pathlib.Path(folder))
+    print("bad input is refused in one line")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

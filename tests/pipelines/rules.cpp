@@ -1,0 +1,188 @@
+#include "oracle.hpp"
+
+#include <stretto/pipelines/all.hpp>
+#include <stretto/plan_error.hpp>
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <set>
+
+using namespace stretto;
+
+namespace {
+
+/// Serves even numbers of microbatches only, as DualPipe with its two streams does.
+struct Even : SerialPipeline {
+  static constexpr char const* name = "even";
+  static constexpr int microbatch_multiple(int) { return 2; }
+};
+static_assert(pipeline<Even> && !prove<Even>());
+
+/// B first: no rank can ever start.
+struct BackwardFirst : SerialPipeline {
+  static constexpr char const* name = "backward_first";
+  static constexpr void run(int, int, int microbatches, int, auto&& sink) {
+    for (int m = 0; m < microbatches; ++m) sink(call::backward(0, m)), sink(call::forward(0, m));
+  }
+};
+static_assert(prove<BackwardFirst>().what == plan_fault::too_early);
+
+plan_diagnosis verdict(plan_facts const& facts, std::vector<std::vector<call>> const& ranks, int bound = -1) {
+  return check_plan(oracle::plan_of({facts, ranks, std::vector<int>(ranks.size(), bound)}));
+}
+
+plan_facts facts(int ranks, int microbatches, bool pairs, bool splits, int chunks = 1) {
+  return {"mine", placement::looped, ranks, microbatches, chunks, pairs, splits, 1, 8, 1, 1};
+}
+
+/// The fault, checked to come with a sentence that has its code, its place and its remedy.
+plan_fault told(plan_facts const& of, plan_diagnosis const& wrong) {
+  if (!wrong) return plan_fault::none;
+  std::string const text = sentence(of, wrong);
+  INFO(text);
+  plan_rule const* const rule = rule_of(wrong.what);
+  REQUIRE(rule != nullptr);
+  CHECK(text.starts_with("stretto[" + std::string(rule->code) + "]: " + of.name));
+  CHECK(text.find(rule->sentence) != std::string::npos);
+  CHECK(text.ends_with(rule->remedy));
+  CHECK(text.find('\n') == std::string::npos);
+  if (wrong.rank >= 0) CHECK(text.find("rank " + std::to_string(wrong.rank)) != std::string::npos);
+  CHECK_THROWS_AS(require(of, wrong), std::invalid_argument);
+  return wrong.what;
+}
+
+}  // namespace
+
+TEST_CASE("every rule has a code of its own, in ascending order, a sentence and a remedy") {
+  int last = 39;
+  for (plan_rule const& rule : plan_rules) {
+    CHECK(static_cast<int>(rule.what) == ++last);
+    CHECK(rule.code == "E" + std::to_string(last));
+    CHECK(std::string(rule.sentence).size() > 10);
+    CHECK(std::string(rule.remedy).size() > 10);
+    CHECK(rule_of(rule.what) == &rule);
+  }
+  CHECK(rule_of(plan_fault::none) == nullptr);
+}
+
+TEST_CASE("sizes are refused before anything is built") {
+  auto const sizes = []<class Pipeline>(Pipeline, int ranks, int microbatches, int chunks = 0) {
+    plan_facts const of = facts_of<Pipeline>(ranks, microbatches, chunks);
+    return told(of, check_sizes(of));
+  };
+  CHECK(sizes(DualPipeV{}, 0, 8) == plan_fault::size_out_of_range);
+  CHECK(sizes(DualPipeV{}, -3, 8) == plan_fault::size_out_of_range);
+  CHECK(sizes(DualPipeV{}, 4097, 8) == plan_fault::size_out_of_range);
+  CHECK(sizes(DualPipeV{}, 2147483647, 8) == plan_fault::size_out_of_range);
+  CHECK(sizes(DualPipeV{}, 4, 1000001) == plan_fault::size_out_of_range);
+  CHECK(sizes(DualPipeV{}, 4, 2147483647) == plan_fault::size_out_of_range);
+  CHECK(sizes(Interleaved<>{}, 4, 8, -1) == plan_fault::size_out_of_range);
+  CHECK(sizes(Interleaved<>{}, 4, 8, 1025) == plan_fault::size_out_of_range);
+  CHECK(sizes(DualPipeV{}, 4, 6) == plan_fault::too_few_microbatches);
+  CHECK(sizes(OneFOneB{}, 4, 0) == plan_fault::too_few_microbatches);
+  CHECK(sizes(OneFOneB{}, 4, -2147483647 - 1) == plan_fault::too_few_microbatches);
+  CHECK(sizes(Even{}, 4, 7) == plan_fault::not_a_multiple);
+  CHECK(sizes(Even{}, 4, 6) == plan_fault::none);
+  CHECK(sizes(DualPipeV{}, 4, 8, 3) == plan_fault::wrong_chunks);
+  CHECK(sizes(DualPipeV{}, 4, 8, 1) == plan_fault::wrong_chunks);
+  CHECK(sizes(Interleaved<>{}, 4, 8, 65) == plan_fault::wrong_chunks);
+  CHECK(sizes(Interleaved<>{}, 4, 8, 64) == plan_fault::none);
+  CHECK(sizes(DualPipeV{}, 4096, 1000000) == plan_fault::too_large);
+  CHECK_THROWS_AS(proved_plan<DualPipeV>(4096, 1000000), std::invalid_argument);
+}
+
+TEST_CASE("plans that break a rule are named with rank, call, stage and microbatch") {
+  plan_facts const whole = facts(1, 2, false, false), split = facts(1, 2, false, true), paired = facts(1, 2, true, false);
+  call const f0 = call::forward(0, 0), f1 = call::forward(0, 1), b0 = call::backward(0, 0), b1 = call::backward(0, 1);
+  call const i0 = call::backward_input(0, 0), w0 = call::backward_weight(0, 0);
+
+  CHECK(told(whole, verdict(whole, {{f0, b0, f1, b1}})) == plan_fault::none);
+  CHECK(told(whole, verdict(whole, {{f0, b0, call::forward(0, 2), b1}})) == plan_fault::no_such_place);
+  CHECK(told(whole, verdict(whole, {{f0, b0, f1, call::backward(1, 1)}})) == plan_fault::no_such_place);
+  CHECK(told(whole, verdict(whole, {{f0, b0, f1, call::backward(-1, 1)}})) == plan_fault::no_such_place);
+  CHECK(told(whole, verdict(whole, {{f0, b0, f1}})) == plan_fault::missing);
+  CHECK(told(split, verdict(split, {{f0, i0, f1, b1}})) == plan_fault::missing);
+  CHECK(told(whole, verdict(whole, {{f0, b0, f1, f1, b1}})) == plan_fault::doubled);
+  CHECK(told(split, verdict(split, {{f0, b0, w0, f1, b1}})) == plan_fault::doubled);
+  CHECK(told(whole, verdict(whole, {{f0, call::pair(0, 1, 0, 0), b1}})) == plan_fault::undeclared_form);
+  CHECK(told(whole, verdict(whole, {{f0, i0, w0, f1, b1}})) == plan_fault::undeclared_form);
+  CHECK(told(paired, verdict(paired, {{f0, call::pair(0, 1, 0, 0), b1}})) == plan_fault::none);
+  CHECK(told(paired, verdict(paired, {{f0, b0, call::pair(0, 1, 0, 1)}})) == plan_fault::dependent_pair);
+  CHECK(told(whole, verdict(whole, {{b0, f0, f1, b1}})) == plan_fault::too_early);
+  CHECK(told(split, verdict(split, {{f0, w0, i0, f1, b1}})) == plan_fault::too_early);
+  CHECK(told(whole, verdict(whole, {{f0, f1, b1, b0}})) == plan_fault::weight_order);
+  CHECK(told(whole, verdict(whole, {{f0, f1, b0, b1}}, 1)) == plan_fault::too_many_live);
+  CHECK(told(whole, verdict(whole, {{f0, f1, b0, b1}}, 2)) == plan_fault::none);
+
+  auto const early = verdict(split, {{f0, w0, i0, f1, b1}});
+  CHECK((early.rank == 0 && early.at == 1 && early.pass == plan_pass::weight && early.stage == 0 && early.microbatch == 0));
+}
+
+TEST_CASE("a circle of waits between ranks is found") {
+  plan_facts const two = facts(2, 2, true, false);
+  call const f0 = call::forward(0, 0), f1 = call::forward(0, 1), b0 = call::backward(0, 0), b1 = call::backward(0, 1);
+  // Rank 0 wants B0 before it sends F1; rank 1 wants F1 before it makes B0.
+  CHECK(told(two, verdict(two, {{f0, b0, f1, b1}, {f0, f1, b0, b1}})) == plan_fault::deadlock);
+  // The pair on rank 1 needs F1, which rank 0 makes only beside B0.
+  CHECK(told(two, verdict(two, {{f0, call::pair(0, 1, 0, 0), b1}, {f0, call::pair(0, 1, 0, 0), b1}})) == plan_fault::deadlock);
+}
+
+TEST_CASE("messages that break a rule are named with both ranks") {
+  plan const made = lay_out<OneFOneB>(facts_of<OneFOneB>(2, 3));
+  auto const lowered = oracle::steps_of(2, lower_messages(made));
+  auto const with = [&](auto&& change) {
+    auto steps = lowered;
+    change(steps);
+    return told(made.facts(), check_messages(made, oracle::pack(steps)));
+  };
+  auto const find = [&](std::size_t rank, step_kind what) {
+    return std::find_if(lowered[rank].begin(), lowered[rank].end(), [&](plan_step const& one) { return one.what == what; }) -
+           lowered[rank].begin();
+  };
+  long const send = find(0, step_kind::send), receive = find(1, step_kind::receive);
+  CHECK(with([](auto&) {}) == plan_fault::none);
+  CHECK(with([&](auto& steps) { steps[0].erase(steps[0].begin() + send); }) == plan_fault::unmatched_message);
+  CHECK(with([&](auto& steps) { steps[1].erase(steps[1].begin() + receive); }) == plan_fault::unmatched_message);
+  CHECK(with([&](auto& steps) { std::swap(steps[0][0], steps[0][1]); }) == plan_fault::misplaced_message);
+  CHECK(with([&](auto& steps) { std::swap(steps[1][0], steps[1][1]); }) == plan_fault::misplaced_message);
+  CHECK(with([&](auto& steps) { steps[1].pop_back(); }) != plan_fault::none);
+  CHECK(with([&](auto& steps) {
+          // The last receive of rank 1 in front of its first: both in time, in another order than rank 0 sends.
+          auto& one = steps[1];
+          auto const last = std::find_if(one.rbegin(), one.rend(), [](plan_step const& step) { return step.what == step_kind::receive; });
+          plan_step const moved = *last;
+          one.erase(std::next(last).base());
+          one.insert(one.begin(), moved);
+        }) == plan_fault::message_order);
+}
+
+TEST_CASE("a circle of messages that no pair of ranks sees is found") {
+  // Three ranks hand an activation round and every one sends before it receives: each pair agrees on its one message.
+  plan_facts const ring = facts(3, 3, false, false, 2);
+  plan const made = lay_out<Interleaved<>>(ring);
+  auto steps = oracle::steps_of(3, lower_messages(made));
+  bool found = false;
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    for (std::size_t at = 0; at + 1 < steps[rank].size(); ++at) {
+      plan_step& first = steps[rank][at];
+      plan_step& second = steps[rank][at + 1];
+      if (first.what != step_kind::receive || second.what != step_kind::send || first.peer == second.peer) continue;
+      std::swap(first, second);
+      found = found || check_messages(made, oracle::pack(steps)).what == plan_fault::message_deadlock;
+    }
+  }
+  CHECK(found);
+  auto const wrong = check_messages(made, oracle::pack(steps));
+  CHECK(told(ring, wrong) == plan_fault::message_deadlock);
+}
+
+TEST_CASE("a user's list of pipelines takes the user's own along") {
+  using mine = pipeline_list<DualPipeV, Even>;
+  int microbatches = 0;
+  CHECK(mine::with("even", [&]<class Pipeline>() { microbatches = microbatch_multiple<Pipeline>(4); }));
+  CHECK(microbatches == 2);
+  CHECK(!mine::with("odd", []<class Pipeline>() {}));
+  std::set<std::string> names(std::begin(shipped_pipelines::names), std::end(shipped_pipelines::names));
+  CHECK(names == std::set<std::string>{"serial", "gpipe", "one_f_one_b", "one_f_one_b_ep", "interleaved", "interleaved_ep",
+                                       "zero_bubble_h1", "zero_bubble_v", "dual_pipe_v"});
+}
