@@ -6,14 +6,16 @@ namespace plan_program {
 
 namespace {
 
+void add(std::string& text, int number) {
+  char digits[12];
+  text.append(digits, std::to_chars(digits, digits + sizeof digits, number).ptr);
+}
+
 void add(std::string& text, char pass, int stage, int microbatch) {
-  char buffer[32];
-  char* end = buffer;
-  *end++ = pass;
-  end = std::to_chars(end, buffer + sizeof buffer, stage).ptr;
-  *end++ = '.';
-  end = std::to_chars(end, buffer + sizeof buffer, microbatch).ptr;
-  text.append(buffer, end);
+  text += pass;
+  add(text, stage);
+  text += '.';
+  add(text, microbatch);
 }
 
 void add(std::string& text, stretto::plan_facts const& facts, int rank, stretto::call const& one) {

@@ -69,8 +69,22 @@ struct action {
   friend bool operator==(action const&, action const&) = default;
 };
 
-inline std::vector<action> actions_of(plan_facts const& facts, int rank, call const& one) {
-  std::vector<action> result;
+/// At most three actions, or what an action needs.
+class actions {
+ public:
+  void push_back(action const& one) { items_[count_++] = one; }
+  action const* begin() const { return items_.data(); }
+  action const* end() const { return items_.data() + count_; }
+  std::size_t size() const { return count_; }
+  action const& operator[](std::size_t at) const { return items_[at]; }
+
+ private:
+  std::array<action, 3> items_{};
+  std::size_t count_ = 0;
+};
+
+inline actions actions_of(plan_facts const& facts, int rank, call const& one) {
+  actions result;
   bool const pair = one.what == form::forward_backward;
   if (pair || one.what == form::forward) {
     result.push_back({'F', facts.stage(rank, one.forward_chunk), one.forward_microbatch});
@@ -86,8 +100,8 @@ inline std::vector<action> actions_of(plan_facts const& facts, int rank, call co
 }
 
 /// What must be finished before an action may start.
-inline std::vector<action> needs_of(plan_facts const& facts, action const& one) {
-  std::vector<action> result;
+inline actions needs_of(plan_facts const& facts, action const& one) {
+  actions result;
   if (one.pass == 'F' && one.stage > 0) result.push_back({'F', one.stage - 1, one.microbatch});
   if (one.pass == 'I') {
     result.push_back({'F', one.stage, one.microbatch});
@@ -156,7 +170,7 @@ inline bool runs_to_the_end(lists const& of) {
     moved = false;
     for (std::size_t rank = 0; rank < of.ranks.size(); ++rank) {
       if (next[rank] == of.ranks[rank].size()) continue;
-      std::vector<action> const now = actions_of(of.facts, static_cast<int>(rank), of.ranks[rank][next[rank]]);
+      actions const now = actions_of(of.facts, static_cast<int>(rank), of.ranks[rank][next[rank]]);
       bool ready = true;
       for (action const& one : now) {
         for (action const& need : needs_of(of.facts, one)) {
@@ -227,7 +241,7 @@ inline bool messages_run(lists const& of, std::vector<std::vector<plan_step>> co
       plan_step const* const mine = head(rank);
       if (mine == nullptr) continue;
       if (mine->what == step_kind::run) {
-        auto const now = actions_of(of.facts, static_cast<int>(rank), of.ranks[rank][static_cast<std::size_t>(mine->number)]);
+        actions const now = actions_of(of.facts, static_cast<int>(rank), of.ranks[rank][static_cast<std::size_t>(mine->number)]);
         bool ready = true;
         for (action const& one : now) {
           for (action const& need : needs_of(of.facts, one)) {
