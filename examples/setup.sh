@@ -135,12 +135,14 @@ add_backports() {
   fail "catch2 3 is in the suite bookworm-backports; no entry of Debian's own found in $apt_sources to derive it from, please add it by hand."
 }
 
+# apt-get's many lines are of interest only when it fails.
 apt_get() {
-  $as_root env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l apt-get -q -y -o DPkg::Lock::Timeout=300 "$@" </dev/null
+  messages=$($as_root env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l \
+    apt-get -q -y -o DPkg::Lock::Timeout=300 "$@" </dev/null 2>&1) || { printf '%s\n' "$messages" >&2; return 1; }
 }
 
 if [ -n "$needed$wanted" ]; then
-  say "installing$needed$wanted"
+  say "installing$needed$wanted (a minute or two)"
   from_backports=
   case "$id $needed " in 'debian '*' catch2 '*) add_backports; from_backports=/bookworm-backports ;; esac
   apt_get update || say "apt-get update had trouble; trying with the lists at hand."
