@@ -89,7 +89,7 @@ TEST_CASE("lanes keep the laws", "[lanes]") {
     CHECK(wait_binds_to_the_last_record(lanes));
     CHECK(a_later_record_leaves_the_wait_alone(lanes));
     CHECK(trivial_waits_go_through(lanes));
-    CHECK(random_waits_hold(lanes, {lane::compute, lane::comm, lane::receive}, 7 + static_cast<unsigned>(seed),
+    CHECK(random_waits_hold(lanes, {lane::compute, lane::comm, lane::receive_lower}, 7 + static_cast<unsigned>(seed),
                             3000));
   }
 }
@@ -102,7 +102,7 @@ TEST_CASE("the laws see lanes that break them", "[lanes]") {
   }
   {
     forgets_waits lanes(shaken(5));
-    CHECK_FALSE(random_waits_hold(lanes, {lane::compute, lane::comm, lane::receive}, 7, 3000));
+    CHECK_FALSE(random_waits_hold(lanes, {lane::compute, lane::comm, lane::receive_lower}, 7, 3000));
   }
   {
     keeps_the_first_record lanes;
@@ -151,7 +151,7 @@ TEST_CASE("drain waits for every lane and may be called at any time", "[lanes]")
   host::lanes lanes({.peers = true});
   lanes.drain();
   int done[3] = {};
-  for (lane const on : {lane::compute, lane::comm, lane::receive})
+  for (lane const on : {lane::compute, lane::comm, lane::receive_lower})
     lanes.run(on, label(attn, on), [mine = &done[static_cast<int>(on)]] {
       sleep_ms(20);
       *mine = 1;
@@ -166,10 +166,10 @@ TEST_CASE("drain waits for every lane and may be called at any time", "[lanes]")
 TEST_CASE("a lane that was not asked for is refused by name", "[lanes]") {
   host::lanes lanes;
   host::lanes::event mark;
-  CHECK_THROWS_AS(lanes.run(lane::receive, label(attn), [] {}), std::invalid_argument);
+  CHECK_THROWS_AS(lanes.run(lane::receive_lower, label(attn), [] {}), std::invalid_argument);
   CHECK_THROWS_AS(lanes.record(lane::forward_port, mark), std::invalid_argument);
   try {
-    lanes.record(lane::receive, mark);
+    lanes.record(lane::receive_lower, mark);
     FAIL("nothing was thrown");
   } catch (std::invalid_argument const& error) {
     CHECK(std::string(error.what()).find("'peer'; ask for it with lane_options::peer") != std::string::npos);
@@ -184,7 +184,7 @@ TEST_CASE("the start hook runs once on each lane's own thread", "[lanes]") {
     started[static_cast<int>(on)] = std::this_thread::get_id();
   });
   CHECK(calls == 3);
-  for (lane const on : {lane::compute, lane::comm, lane::receive}) {
+  for (lane const on : {lane::compute, lane::comm, lane::receive_lower}) {
     std::thread::id ran;
     lanes.run(on, label(attn, on), [&ran] { ran = std::this_thread::get_id(); });
     lanes.drain();
@@ -202,7 +202,7 @@ TEST_CASE("what the start hook throws, the constructor throws", "[lanes]") {
 
 TEST_CASE("an op that throws ends the step: later ops are skipped, drain names it, then a new step runs",
           "[lanes]") {
-  for (lane const on : {lane::compute, lane::comm, lane::receive}) {
+  for (lane const on : {lane::compute, lane::comm, lane::receive_lower}) {
     host::lanes lanes({.rank = 3, .peers = true});
     int after = 0;
     host::lanes::event mark;
@@ -213,7 +213,7 @@ TEST_CASE("an op that throws ends the step: later ops are skipped, drain names i
     });
     lanes.record(on, mark);
     REQUIRE(comes_true(failed, 5000));
-    for (lane const other : {lane::compute, lane::comm, lane::receive}) {
+    for (lane const other : {lane::compute, lane::comm, lane::receive_lower}) {
       lanes.wait(other, mark);
       lanes.run(other, label(attn, other), [&after] { ++after; });
     }

@@ -10,6 +10,18 @@ namespace {
 std::atomic<long> allocations = 0;
 }
 
+// clang's thread sanitizer brings an operator new that cannot be replaced: there the tests only look for races.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define STRETTO_TEST_CANNOT_COUNT
+#endif
+#endif
+
+#ifdef STRETTO_TEST_CANNOT_COUNT
+constexpr bool is_counting = false;
+#else
+constexpr bool is_counting = true;
+
 void* operator new(std::size_t bytes) {
   ++allocations;
   if (void* const memory = std::malloc(bytes ? bytes : 1)) return memory;
@@ -18,6 +30,7 @@ void* operator new(std::size_t bytes) {
 // Not inlined: g++ 12 then takes the pair of operator new and free for a mistake.
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#endif
 
 using namespace test;
 
@@ -33,13 +46,13 @@ TEST_CASE("lanes do not allocate after construction, timeline and delays include
     lanes.run(lane::comm, label(combine, lane::comm), [&sum] { --sum; });
     lanes.record(lane::comm, marks[i % 2]);
     lanes.wait(lane::compute, marks[i % 2]);
-    lanes.run(lane::receive, label(attn, lane::receive), [] {});
+    lanes.run(lane::receive_lower, label(attn, lane::receive_lower), [] {});
   }
   lanes.drain();
   CHECK(allocations == before);
   CHECK(sum == 1000L * 999 / 2 - 1000);
   CHECK(lanes.timeline().size() == 1500);
-  CHECK(allocations > before); // the count does count
+  CHECK((!is_counting || allocations > before)); // the count does count
 }
 
 TEST_CASE("collective calls do not allocate", "[heap]") {

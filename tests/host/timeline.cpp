@@ -24,7 +24,7 @@ span of(phase_kind phase, lane on, double start, double end, int rank = 0) {
 TEST_CASE("busy times: overlap counts once, exposed is communication without compute", "[timeline]") {
   std::vector<span> const spans = {
       of(attn, lane::compute, 10, 20),     of(dispatch, lane::comm, 15, 30), of(mlp, lane::compute, 30, 40),
-      of(combine, lane::comm, 35, 36),     of(combine, lane::comm, 50, 52),  of(attn, lane::receive, 0, 60),
+      of(combine, lane::comm, 35, 36),     of(combine, lane::comm, 50, 52),  of(attn, lane::receive_lower, 0, 60),
       of(mlp, lane::compute, 100, 900, 1),
   };
   busy_time const busy = busy_of_rank(spans, 0);
@@ -78,7 +78,7 @@ TEST_CASE("the trace is JSON that says where and when each op ran", "[timeline]"
       {{attn, pass::forward, lane::compute, 2, 3}, 0, 1.5, 2.25},
       {{combine, pass::backward_input, lane::comm, 0, 12}, 1, 1e9 + 0.125, 1e9 + 1000},
       {{dispatch, pass::backward, lane::comm, 1, 1}, 0, 0, 0},
-      {{attn, pass::forward, lane::receive, 1, 1}, 0, -5, 0},
+      {{attn, pass::forward, lane::receive_lower, 1, 1}, 0, -5, 0},
   };
   std::ostringstream out;
   write_chrome_trace(out, spans, "link modelled: \"10 Gb/s\"\n\\");
@@ -95,7 +95,7 @@ TEST_CASE("the trace is JSON that says where and when each op ran", "[timeline]"
     }
   }
   REQUIRE(ops.size() == spans.size());
-  CHECK(names[0] == std::set<std::string>{"rank 0", "compute", "comm", "receive"});
+  CHECK(names[0] == std::set<std::string>{"rank 0", "compute", "comm", "receive lower"});
   CHECK(names[1] == std::set<std::string>{"rank 1", "comm"});
   CHECK(ops[0]["name"] == "F.attn L2 mb3");
   CHECK(ops[0]["cat"] == "compute");

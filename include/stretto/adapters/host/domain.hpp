@@ -3,12 +3,12 @@
 #include <stretto/adapters/host/clock.hpp>
 #include <stretto/adapters/host/failure.hpp>
 #include <stretto/adapters/host/link_model.hpp>
+#include <stretto/adapters/host/participant.hpp>
 
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,14 +16,6 @@
 namespace stretto {
 inline namespace v0 {
 namespace host {
-
-/// A collective call that ended without its result. `rank` is the rank of the group that failed, is missing or did
-/// what the others did not.
-class communicator_error : public std::runtime_error {
-public:
-  communicator_error(std::string const& what, int at_fault) : std::runtime_error(what), rank(at_fault) {}
-  int rank;
-};
 
 enum class operation : unsigned char {
   barrier,
@@ -52,7 +44,7 @@ struct contribution {
 /// One order of collective calls among some ranks of a group, which all make the same calls in the same order. Each
 /// rank of it is used by one thread at a time. A call ends when every rank has come, or with a `communicator_error` on
 /// every rank when the group fails, the deadline passes or the calls do not fit together.
-class domain {
+class domain final : public participant {
 public:
   domain(std::vector<int> members, failure_board& board, clock::duration deadline, link_model const& link)
       : members_(std::move(members)), board_(board), deadline_(deadline), link_(link),
@@ -106,7 +98,7 @@ public:
     if (ended) refuse_if_over(mine.what);
     int const missing = first_absent(member);
     break_off("rank " + name(missing) + " did not come to " + describe_call(mine.what) + " within " +
-                  seconds(deadline_) + " s",
+                  seconds(deadline_),
               missing);
   }
 
@@ -125,14 +117,12 @@ public:
     all_rejoined_.wait(lock, [&] { return rejoins_ != mine; });
   }
 
-  /// Wakes whoever waits, to look at the board.
-  void wake() {
+  void wake() override {
     std::lock_guard const lock(mutex_);
     all_here_.notify_all();
   }
 
-  /// Forgets what was interrupted. Nobody may be in a call.
-  void reset() {
+  void forget() override {
     std::lock_guard const lock(mutex_);
     for (seat& each : seats_) each.present = false;
     broken_.clear();
@@ -145,17 +135,9 @@ private:
   std::string describe_call(operation what) const {
     return std::string(name_of(what)) + ", call " + std::to_string(calls_ + 1) + " of its communicator";
   }
-  static std::string seconds(clock::duration of) {
-    std::string text = std::to_string(std::chrono::duration<double>(of).count());
-    return text.substr(0, text.find('.') + 3);
-  }
 
   void refuse_if_over(operation what) const {
-    if (board_.failed()) {
-      failure const first = board_.first();
-      throw communicator_error(std::string(name_of(what)) + " given up: " + host::describe(first),
-                               first.rank);
-    }
+    if (board_.failed()) give_up(name_of(what), board_);
     if (!broken_.empty()) throw communicator_error(broken_, broken_by_);
   }
 

@@ -23,10 +23,14 @@ struct failure {
   std::exception_ptr original{};
 };
 
-/// `F.mlp of layer 3, microbatch 2`
+/// `F.mlp of layer 3, microbatch 2`, or for a message `receive of stage 1's gradient, microbatch 2`.
 inline std::string describe(op_label const& op) {
-  return std::string(letter_of(op.what)) + "." + name_of(op.phase) + " of layer " + std::to_string(op.layer) +
-         ", microbatch " + std::to_string(op.microbatch);
+  std::string const number = std::to_string(op.layer);
+  std::string const what =
+      is_message(op) ? std::string(name_of(op.on)) + " of stage " + number + "'s " +
+                           (op.what == pass::forward ? "activation" : "gradient")
+                     : std::string(letter_of(op.what)) + "." + name_of(op.phase) + " of layer " + number;
+  return what + ", microbatch " + std::to_string(op.microbatch);
 }
 
 /// One sentence that names rank, op, microbatch and reason.
@@ -47,6 +51,14 @@ public:
   bool in_op;
   op_label op;
   std::string reason;
+};
+
+/// A collective call or a message that ended without its result. `rank` is the rank of the group that failed, is missing
+/// or did what the others did not; -1 if there is no one such rank.
+class communicator_error : public std::runtime_error {
+public:
+  communicator_error(std::string const& what, int at_fault) : std::runtime_error(what), rank(at_fault) {}
+  int rank;
 };
 
 /// Where the ranks of a group tell one another that a step has failed. The first report wins, later ones are mostly its

@@ -42,6 +42,7 @@ public:
   int ranks() const noexcept { return ranks_; }
   /// For `lane_options::board` of every rank.
   failure_board& board() noexcept { return board_; }
+  clock::duration deadline() const noexcept { return options_.deadline; }
 
   /// Another order of collective calls, for another lane or for some of the ranks, named in ascending order. Returns
   /// its number; number 0 is there from the start and has all ranks. Only before the ranks start.
@@ -54,6 +55,7 @@ public:
       throw std::invalid_argument("stretto::host::group: a domain needs at least one member");
     domains_.push_back(
         std::make_unique<domain>(std::move(members), board_, options_.deadline, options_.link));
+    add(*domains_.back());
     return static_cast<int>(domains_.size()) - 1;
   }
   int add_domain() {
@@ -61,6 +63,10 @@ public:
     for (int rank = 0; rank < ranks_; ++rank) all.push_back(rank);
     return add_domain(std::move(all));
   }
+
+  /// `also` is woken when the group fails and forgets when it is reset; it lives longer than the ranks run. Only before
+  /// the ranks start.
+  void add(participant& also) { participants_.push_back(&also); }
 
   /// The end of a domain that belongs to `rank` of the group.
   host::communicator communicator(int rank, int domain_number = 0) {
@@ -140,10 +146,10 @@ private:
   }
 
   void wake() {
-    for (auto const& each : domains_) each->wake();
+    for (participant* each : participants_) each->wake();
   }
   void forget() {
-    for (auto const& each : domains_) each->reset();
+    for (participant* each : participants_) each->forget();
     board_.clear();
   }
 
@@ -151,6 +157,7 @@ private:
   int const ranks_;
   failure_board board_;
   std::vector<std::unique_ptr<domain>> domains_;
+  std::vector<participant*> participants_;
 
   std::mutex mutex_;
   std::condition_variable all_reset_;

@@ -33,7 +33,8 @@ public:
   template <class Start>
   lanes(lane_options const& options, Start start)
       : board_(options.board ? *options.board : own_board_), rank_(options.rank) {
-    for (lane const on : {lane::compute, lane::comm, lane::send, lane::receive})
+    for (lane const on : {lane::compute, lane::comm, lane::send_lower, lane::send_higher, lane::receive_lower,
+                          lane::receive_higher})
       if (on == lane::compute || on == lane::comm || options.peers)
         workers_[index(on)] =
             std::make_unique<worker>(on, options, board_, [start, on]() mutable { start(on); });
@@ -103,15 +104,16 @@ private:
     return *workers_[index(on)];
   }
   [[noreturn]] static void no_such_lane(lane on) {
-    throw std::invalid_argument(std::string("stretto::host::lanes has no lane '") + name_of(on) + "'" +
-                                (on == lane::send || on == lane::receive ? "; ask for it with lane_options::peers" : ""));
+    throw std::invalid_argument(
+        std::string("stretto::host::lanes has no lane '") + name_of(on) + "'" +
+        (is_send(on) || is_receive(on) ? "; ask for it with lane_options::peers" : ""));
   }
 
   failure_board own_board_;
   failure_board& board_;
   int const rank_;
   int const exceptions_ = std::uncaught_exceptions();
-  std::unique_ptr<worker> workers_[4];
+  std::unique_ptr<worker> workers_[6];
 };
 
 static_assert(lane_adapter<lanes>);

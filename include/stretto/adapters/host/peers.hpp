@@ -1,0 +1,120 @@
+#pragma once
+
+#include <stretto/adapters/host/group.hpp>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace stretto {
+inline namespace v0 {
+namespace host {
+
+/// Where the ranks of one group leave messages for one another. Made once for a group, before the ranks start; lives
+/// longer than they run. `Tensor` is handed over as a handle, so copies of one handle must be usable by several threads.
+template <class Tensor> class mailbox final : public participant {
+public:
+  explicit mailbox(group& of)
+      : board_(of.board()), deadline_(of.deadline()), boxes_(static_cast<std::size_t>(of.ranks())) {
+    for (box& each : boxes_) each.letters.reserve(64);
+    of.add(*this);
+  }
+  mailbox(mailbox const&) = delete;
+  mailbox& operator=(mailbox const&) = delete;
+
+  void put(int from, message const& about, Tensor const& content) {
+    if (board_.failed()) give_up(host::describe(label_of(about, lane::send_lower)), board_);
+    box& to = boxes_.at(static_cast<std::size_t>(about.peer));
+    {
+      std::lock_guard const lock(to.mutex);
+      to.letters.push_back({from, about, content});
+    }
+    to.arrived.notify_all();
+  }
+
+  /// The oldest message of that name. Blocks until it is there; throws `communicator_error` when the group fails or the
+  /// deadline passes.
+  Tensor take(int to, message const& about) {
+    box& mine = boxes_.at(static_cast<std::size_t>(to));
+    std::unique_lock lock(mine.mutex);
+    auto found = mine.letters.end();
+    auto const has_come = [&] {
+      found = std::find_if(mine.letters.begin(), mine.letters.end(), [&](letter const& each) {
+        return each.from == about.peer && is_same(each.about, about);
+      });
+      return found != mine.letters.end();
+    };
+    bool const in_time = mine.arrived.wait_until(lock, clock::now() + deadline_,
+                                                 [&] { return board_.failed() || has_come(); });
+    if (board_.failed()) give_up(host::describe(label_of(about, lane::receive_lower)), board_);
+    if (!in_time)
+      throw communicator_error("rank " + std::to_string(about.peer) + " did not send within " +
+                                   seconds(deadline_) + " what rank " + std::to_string(to) +
+                                   " waits for: " + host::describe(label_of(about, lane::receive_lower)),
+                               about.peer);
+    Tensor content = std::move(found->content);
+    mine.letters.erase(found);
+    return content;
+  }
+
+  void wake() override {
+    for (box& each : boxes_) {
+      std::lock_guard const lock(each.mutex);
+      each.arrived.notify_all();
+    }
+  }
+  void forget() override {
+    for (box& each : boxes_) {
+      std::lock_guard const lock(each.mutex);
+      each.letters.clear();
+    }
+  }
+
+private:
+  struct letter {
+    int from;
+    message about;
+    Tensor content;
+  };
+  struct box {
+    std::mutex mutex;
+    std::condition_variable arrived;
+    std::vector<letter> letters;
+  };
+
+  static bool is_same(message const& a, message const& b) noexcept {
+    return a.gradient == b.gradient && a.stage == b.stage && a.microbatch == b.microbatch &&
+           a.chain == b.chain;
+  }
+  static op_label label_of(message const& m, lane on) noexcept {
+    return {attn, m.gradient ? pass::backward : pass::forward, on, m.stage, m.microbatch};
+  }
+
+  failure_board& board_;
+  clock::duration const deadline_;
+  std::vector<box> boxes_;
+};
+
+/// The messages of one rank of a group: a `peer_adapter`. A send never blocks.
+template <class Tensor> class peers {
+public:
+  using tensor = Tensor;
+
+  peers(mailbox<Tensor>& of, int rank) : mailbox_(of), rank_(rank) {}
+
+  void send(message const& about, Tensor const& content) { mailbox_.put(rank_, about, content); }
+  Tensor receive(message const& about) { return mailbox_.take(rank_, about); }
+
+private:
+  mailbox<Tensor>& mailbox_;
+  int rank_;
+};
+
+static_assert(peer_adapter<peers<int>>);
+
+} // namespace host
+} // namespace v0
+} // namespace stretto
