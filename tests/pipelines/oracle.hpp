@@ -75,8 +75,6 @@ class actions {
   void push_back(action const& one) { items_[count_++] = one; }
   action const* begin() const { return items_.data(); }
   action const* end() const { return items_.data() + count_; }
-  std::size_t size() const { return count_; }
-  action const& operator[](std::size_t at) const { return items_[at]; }
 
  private:
   std::array<action, 3> items_{};
@@ -109,6 +107,11 @@ inline actions needs_of(plan_facts const& facts, action const& one) {
   }
   if (one.pass == 'W') result.push_back({'I', one.stage, one.microbatch});
   return result;
+}
+
+/// Whether `need` is the I of the whole B that `one` is the W of.
+inline bool own_half(actions const& now, action const& one, action const& need) {
+  return one.pass == 'W' && std::find(now.begin(), now.end(), need) != now.end();
 }
 
 class finished {
@@ -174,8 +177,7 @@ inline bool runs_to_the_end(lists const& of) {
       bool ready = true;
       for (action const& one : now) {
         for (action const& need : needs_of(of.facts, one)) {
-          bool const own_half = one.pass == 'W' && now[now.size() - 2] == need;
-          ready = ready && (own_half || done[need] != 0);
+          ready = ready && (done[need] != 0 || own_half(now, one, need));
         }
       }
       if (!ready) continue;
@@ -245,7 +247,7 @@ inline bool messages_run(lists const& of, std::vector<std::vector<plan_step>> co
         bool ready = true;
         for (action const& one : now) {
           for (action const& need : needs_of(of.facts, one)) {
-            ready = ready && (here[rank][need] != 0 || (one.pass == 'W' && now[now.size() - 2] == need));
+            ready = ready && (here[rank][need] != 0 || own_half(now, one, need));
           }
         }
         if (!ready) continue;
