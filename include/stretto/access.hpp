@@ -109,12 +109,12 @@ constexpr access backward_port_access(block_facts const& f, chain_facts const& c
 /// What a message touches. A received activation fills the group of the first layer of a chunk and a received gradient the
 /// end of a chunk; what is sent lies at the opposite ends. A gradient closes the cell of its activation: one arrives only
 /// after the activation has left, and leaves only after the activation was used.
-constexpr access message_access(chain_facts const& chain, bool gradient, bool is_send) {
+constexpr access message_access(chain_facts const& chain, bool gradient, bool sends) {
   access a;
   for (int c = 0; c < chain.count; ++c) {
     cell_set const cell = gradient ? cells::chain_gradient(c) : cells::chain_value(c);
-    (is_send ? a.reads : a.writes) |= cell;
-    if (gradient) a.clears |= cells::chain_value(c) | (is_send ? cell : 0);
+    (sends ? a.reads : a.writes) |= cell;
+    if (gradient) a.clears |= cells::chain_value(c) | (sends ? cell : 0);
   }
   return a;
 }

@@ -10,8 +10,8 @@
 namespace stretto {
 inline namespace v0 {
 
-/// What an op is called in errors, traces and pictures. `layer` counts from 0 in the chain of one rank. On the lanes
-/// `send` and `receive` it is a message: `layer` is then the stage that produced it, and `what` tells an activation
+/// What an op is called in errors, traces and pictures. `layer` counts from 0 in the chain of one rank. On the lanes that
+/// send and receive it is a message: `layer` is then the stage that produced it, and `what` tells an activation
 /// (forward) from a gradient (backward).
 struct op_label {
   phase_kind phase;
@@ -21,7 +21,7 @@ struct op_label {
   int microbatch;
 };
 
-constexpr bool is_message(op_label const& op) { return op.on == lane::send || op.on == lane::receive; }
+constexpr bool is_message(op_label const& op) { return is_send(op.on) || is_receive(op.on); }
 
 /// One partial backward: gradients of `roots` are given, gradients of `leaves` are wanted (left empty where the root
 /// does not depend on the leaf). An empty root gradient means "nothing flows in here"; an objective's gradient is one
@@ -132,8 +132,8 @@ struct message {
 };
 
 /// Messages between the ranks of a pipeline, keyed by everything in `message` but the peer.
-/// - `send(message, t)`: runs on the lane `send`, in plan order; may return before the other end has it.
-/// - `receive(message)`: runs on the lane `receive`, in the order of need; returns when the tensor is there.
+/// - `send(message, t)`: runs on a send lane, in plan order; may return before the other end has it.
+/// - `receive(message)`: runs on a receive lane, in the order of need; returns when the tensor is there.
 /// An empty tensor may be sent and arrives empty: a gradient that nothing flows into.
 template <class P> concept peer_adapter = requires(P& peers, message const& m, typename P::tensor const& t) {
   peers.send(m, t);

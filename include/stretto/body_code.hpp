@@ -9,15 +9,17 @@ namespace stretto {
 inline namespace v0 {
 namespace detail {
 
-/// Where a body meets the outside: the event of the op that spoke last, and the lane it ran on. No event: nothing to wait.
+/// Where a body meets the outside: the event of the op that spoke last, and the lanes that need not wait for it (`bit_of`):
+/// its own, and those that have seen it by other ways.
 template <class Event> struct port {
   Event* event = nullptr;
-  lane on = lane::compute;
+  unsigned known = ~0U;
 };
 
 /// A message that leaves when a chunk's last op has spoken. `received` is where the chunk's own activation came in.
 template <class Tensor, class Event> struct departure {
   message what;
+  lane on;
   boundary<Tensor>* where;
   Tensor* received;
   Event* sent;
@@ -88,10 +90,10 @@ template <class Tensors, class Lanes, class Peers> struct body_context {
 
   /// Sends what lies at the end of a chunk, as soon as `from` has spoken.
   void send(departure<tensor, typename Lanes::event>& leaves, port<typename Lanes::event> const& from) {
-    if (from.on != lane::send) lanes.wait(lane::send, *from.event);
-    message const& m = leaves.what;
-    lanes.run(lane::send, label_of(m, lane::send), send_task<Tensors, Peers>{&tensors, peers, leaves.where, leaves.received, m});
-    lanes.record(lane::send, *leaves.sent);
+    lanes.wait(leaves.on, *from.event);
+    lanes.run(leaves.on, label_of(leaves.what, leaves.on),
+              send_task<Tensors, Peers>{&tensors, peers, leaves.where, leaves.received, leaves.what});
+    lanes.record(leaves.on, *leaves.sent);
   }
 };
 
@@ -135,7 +137,7 @@ template <class S, form F, int Forward, int Backward, class Tensors, class Lanes
         constexpr int w = table::value.ops[I].wait[decltype(l)::value];
         if constexpr (w >= 0) {
           if constexpr (table::value.ops[w].is_port()) {
-            if (side.through->on != on) c.lanes.wait(on, *side.through->event);
+            if ((side.through->known & bit_of(on)) == 0) c.lanes.wait(on, *side.through->event);
           } else {
             c.lanes.wait(on, c.events[events.id[w]]);
           }
@@ -151,7 +153,7 @@ template <class S, form F, int Forward, int Backward, class Tensors, class Lanes
       if constexpr (events.id[I] >= 0) c.lanes.record(o.on, c.events[events.id[I]]);
       if constexpr (I == exports_forward || I == exports_backward) {
         c.lanes.record(o.on, *side.event);
-        *side.through = {side.event, o.on};
+        *side.through = {side.event, bit_of(o.on)};
         if constexpr (context::has_peers)
           if (side.leaves != nullptr) c.send(*side.leaves, *side.through);
       }

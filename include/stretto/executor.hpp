@@ -78,14 +78,15 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
         lanes_(adapters.lanes),
         peers_(adapters.peers),
         layers_(layers),
+        rank_(wanted.rank),
         layout_(fitting(all.facts(), layers), wanted.rank, layers),
         steps_(place_steps(all, lower_messages(all), wanted.rank, slots_)),
-        table_(lower<S>(steps_, layers, layout_, slots_)),
+        table_(lower<S>(steps_, layers, layout_, wanted.rank, slots_)),
         states_(layers, layout_, slots_),
         body_events_(std::make_unique<event[]>(detail::max_events)),
-        port_events_(std::make_unique<event[]>(static_cast<unsigned>(2 * slots_ + 1))),
+        port_events_(std::make_unique<event[]>(static_cast<unsigned>(2 * slots_))),
         sent_events_(std::make_unique<event[]>(static_cast<unsigned>(2 * slots_ * layout_.chunks()))),
-        forward_ports_(static_cast<unsigned>(slots_), nothing()),
+        forward_ports_(static_cast<unsigned>(slots_)),
         backward_ports_(forward_ports_) {}
 
   static plan_facts const& fitting(plan_facts const& facts, layer_list<model> const& layers) {
@@ -93,11 +94,10 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
     return facts;
   }
 
-  port nothing() const { return {&port_events_[0], lane::compute}; }
   port& port_of(bool forward, int slot) {
     return (forward ? forward_ports_ : backward_ports_)[static_cast<unsigned>(slot)];
   }
-  event& port_event(bool forward, int slot) { return port_events_[static_cast<unsigned>(1 + 2 * slot + !forward)]; }
+  event& port_event(bool forward, int slot) { return port_events_[static_cast<unsigned>(2 * slot + !forward)]; }
   event& sent_event(bool gradient, int chunk, int slot) {
     return sent_events_[static_cast<unsigned>((slot * layout_.chunks() + chunk) * 2 + gradient)];
   }
@@ -106,15 +106,15 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
     bool const gradient = p.arriving.gradient;
     int const slot = gradient ? p.backward_slot : p.forward_slot;
     chain_layout::chunk_place const& chunk = layout_.chunk(p.chunk);
-    // Whoever had the slot before is done with it, and the message the other way has left.
-    if (port const& last = port_of(false, slot); last.on != lane::receive) lanes_.wait(lane::receive, *last.event);
-    lanes_.wait(lane::receive, sent_event(!gradient, p.chunk, slot));
-    lanes_.run(lane::receive, detail::label_of(p.arriving, lane::receive),
+    // The message the other way has left: for a gradient that of the same microbatch, else that of the slot's last one.
+    lane const on = receive_lane(rank_, p.arriving.peer);
+    if (p.receive_known == 0) lanes_.wait(on, sent_event(!gradient, p.chunk, slot));
+    lanes_.run(on, detail::label_of(p.arriving, on),
                detail::receive_task<Tensors, Peers>{peers_, &states_.at(gradient ? chunk.end : chunk.begin, slot),
                                                     states_.received(p.chunk, slot), p.arriving});
     event& arrived = port_event(!gradient, slot);
-    lanes_.record(lane::receive, arrived);
-    port_of(!gradient, slot) = {&arrived, lane::receive};
+    lanes_.record(on, arrived);
+    port_of(!gradient, slot) = {&arrived, bit_of(on)};
   }
 
   /// The message that chunk `c` sends, if its neighbour is another rank.
@@ -123,6 +123,7 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
     int const peer = gradient ? chunk.from : chunk.to;
     if (!context::has_peers || peer < 0) return nullptr;
     d = {{gradient, chunk.stage, microbatch, 0, peer},
+         send_lane(rank_, peer),
          &states_.at(gradient ? chunk.begin : chunk.end, slot),
          states_.received(c, slot),
          &sent_event(gradient, c, slot)};
@@ -135,11 +136,13 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
     departure f{}, b{};
     departure *f_leaves = nullptr, *b_leaves = nullptr;
     if (c.runs_forward()) {
-      if (layout_.chunk(c.forward_chunk).is_first) port_of(true, p.forward_slot) = nothing();
+      if (layout_.chunk(c.forward_chunk).is_first) port_of(true, p.forward_slot) = {};
+      port_of(true, p.forward_slot).known |= p.forward_known;
       f_leaves = leaving(f, false, c.forward_chunk, p.forward_slot, c.forward_microbatch);
     }
     if (c.runs_input()) {
       if (layout_.chunk(c.backward_chunk).is_last) port_of(false, p.backward_slot) = port_of(true, p.backward_slot);
+      port_of(false, p.backward_slot).known |= p.backward_known;
       b_leaves = leaving(b, true, c.backward_chunk, p.backward_slot, c.backward_microbatch);
     }
     for_each_body(c, layers_, [&](body_call const& one) {
@@ -205,6 +208,7 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
   Lanes& lanes_;
   Peers* peers_;
   layer_list<model>& layers_;
+  int rank_;
   int slots_ = 0;
   chain_layout layout_;
   std::vector<placed_step> steps_;

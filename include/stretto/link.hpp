@@ -24,12 +24,12 @@ constexpr int index_of(lane on) { return static_cast<int>(on); }
 struct cell_state {
   int writer = -1;
   bool cleared = false;
-  int reader[lane_count] = {-1, -1, -1, -1, -1, -1};
+  int reader[lane_count] = {-1, -1, -1, -1, -1, -1, -1, -1};
 };
 
 /// What must have run before an op: per lane the latest op, and the cell that asks for it.
 struct needs {
-  int latest[lane_count] = {-1, -1, -1, -1, -1, -1};
+  int latest[lane_count] = {-1, -1, -1, -1, -1, -1, -1, -1};
   long long cell[lane_count] = {};
   /// A read of something that was never written (`unwritten`) or was given back by `cleared_by`.
   long long unwritten = -1, cleared = -1;
@@ -142,7 +142,7 @@ class clocks {
   constexpr int& at(int i, int l) { return seen_.data[i * lane_count + l]; }
   op const* ops_;
   scratch<int> seen_, position_;
-  int last_[lane_count] = {-1, -1, -1, -1, -1, -1};
+  int last_[lane_count] = {-1, -1, -1, -1, -1, -1, -1, -1};
   int issued_[lane_count] = {};
 };
 

@@ -5,6 +5,7 @@
 #include <stretto/schedule.hpp>
 #include <stretto/steps.hpp>
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -80,9 +81,10 @@ namespace detail {
 
 class flattener {
  public:
-  flattener(chain_layout const& layout, chain_facts const& chain, int layers, int slots)
+  flattener(chain_layout const& layout, chain_facts const& chain, int rank, int layers, int slots)
       : layout_(layout),
         chain_(chain),
+        rank_(rank),
         forward_port_(static_cast<unsigned>(slots), -1),
         backward_port_(forward_port_),
         sent_(static_cast<unsigned>(slots * layout.chunks() * 2), -1) {
@@ -94,15 +96,14 @@ class flattener {
   void start_backward(int slot) { backward_port_[static_cast<unsigned>(slot)] = forward_port_[static_cast<unsigned>(slot)]; }
   void start_forward(int slot) { forward_port_[static_cast<unsigned>(slot)] = -1; }
 
-  void receive(placed_step const& p) {
+  void receive(placed_step& p) {
     bool const gradient = p.arriving.gradient;
     int const slot = gradient ? p.backward_slot : p.forward_slot;
-    op o = message_row(gradient, false, p.chunk, slot, p.arriving.microbatch);
-    o.peer = static_cast<short>(p.arriving.peer);
-    // Whoever had the slot before is done with it, and the message the other way has left.
-    if (int const last = port(false, slot); last >= 0) wait_for(o, last);
+    op o = message_row(gradient, false, p.chunk, slot, p.arriving.microbatch, p.arriving.peer);
+    // The message the other way has left: for a gradient that of the same microbatch, else that of the slot's last one.
     if (int const left = sent(!gradient, p.chunk, slot); left >= 0) wait_for(o, left);
     port(!gradient, slot) = static_cast<int>(out_.ops.size());
+    droppable_.push_back({out_.ops.size(), -1, &p.receive_known});
     out_.ops.push_back(o);
   }
 
@@ -110,14 +111,13 @@ class flattener {
   void send(bool gradient, int c, int slot, int microbatch) {
     int const peer = gradient ? layout_.chunk(c).from : layout_.chunk(c).to;
     if (peer < 0) return;
-    op o = message_row(gradient, true, c, slot, microbatch);
-    o.peer = static_cast<short>(peer);
+    op o = message_row(gradient, true, c, slot, microbatch, peer);
     if (int const speaker = port(!gradient, slot); speaker >= 0) wait_for(o, speaker);
     sent(gradient, c, slot) = static_cast<int>(out_.ops.size());
     out_.ops.push_back(o);
   }
 
-  void paste(body_rows const& rows, body_call const& body, placed_step const& p) {
+  void paste(body_rows const& rows, body_call const& body, placed_step& p) {
     std::vector<int> place(static_cast<unsigned>(rows.count), -1);
     for (int i = 0; i < rows.count; ++i) {
       op o = rows.ops[i];
@@ -132,10 +132,15 @@ class flattener {
       o.group = slot * layout_.points() + layout_.point(layer);
       o.next_group = slot * layout_.points() + layout_.next_point(layer);
       for (int& w : o.wait) w = -1;
+      bool const begins = forward ? layout_.is_first_of_chunk(layer) : layout_.is_last_of_chunk(layer);
       for (int w : rows.ops[i].wait) {
         if (w < 0) continue;
-        int const row = rows.ops[w].is_port() ? port(forward, slot) : place[static_cast<unsigned>(w)];
-        if (row >= 0) wait_for(o, row);
+        bool const at_port = rows.ops[w].is_port();
+        int const row = at_port ? port(forward, slot) : place[static_cast<unsigned>(w)];
+        if (row < 0) continue;
+        wait_for(o, row);
+        if (at_port && begins)
+          droppable_.push_back({out_.ops.size(), row, forward ? &p.forward_known : &p.backward_known});
       }
       int const here = place[static_cast<unsigned>(i)] = static_cast<int>(out_.ops.size());
       out_.ops.push_back(o);
@@ -147,9 +152,40 @@ class flattener {
     }
   }
 
-  flat_table take() { return std::move(out_); }
+  /// Where a call begins, and where a message comes in, a wait is left out if its lane has seen the op by other ways. Inside
+  /// of bodies that is so from the start.
+  flat_table take() {
+    int const count = static_cast<int>(out_.ops.size());
+    clocks clock(out_.ops.data(), count);
+    auto next = droppable_.begin();
+    for (int i = 0; i < count; ++i) {
+      op& o = out_.ops[static_cast<unsigned>(i)];
+      clock.enter(i);
+      std::array<bool, lane_count> drop{};
+      for (; next != droppable_.end() && next->row == static_cast<unsigned>(i); ++next)
+        for (int l = 0; l < lane_count; ++l)
+          if (int const w = o.wait[l]; w >= 0 && (next->waits_for < 0 || w == next->waits_for) && knows(clock, o, i, w)) {
+            drop[static_cast<unsigned>(l)] = true;
+            *next->known |= bit_of(o.on);
+          }
+      for (int l = 0; l < lane_count; ++l) {
+        if (drop[static_cast<unsigned>(l)]) o.wait[l] = -1;
+        if (o.wait[l] >= 0) clock.wait(i, o.wait[l]);
+      }
+      clock.leave(i);
+    }
+    return std::move(out_);
+  }
 
  private:
+  /// Whether op `i` has seen `w` by its lane, or will by another of its waits.
+  static bool knows(clocks& clock, op const& o, int i, int w) {
+    if (clock.has_seen(i, w)) return true;
+    for (int other : o.wait)
+      if (other >= 0 && other != w && clock.has_seen(other, w)) return true;
+    return false;
+  }
+
   int& port(bool forward, int slot) { return (forward ? forward_port_ : backward_port_)[static_cast<unsigned>(slot)]; }
 
   int& sent(bool gradient, int c, int slot) {
@@ -163,34 +199,45 @@ class flattener {
     if (row > latest) latest = row;
   }
 
-  op message_row(bool gradient, bool is_send, int chunk, int slot, int microbatch) const {
+  op message_row(bool gradient, bool sends, int chunk, int slot, int microbatch, int peer) const {
     op o;
     o.what = gradient ? pass::backward : pass::forward;
-    o.on = is_send ? lane::send : lane::receive;
+    o.on = sends ? send_lane(rank_, peer) : receive_lane(rank_, peer);
+    o.peer = static_cast<short>(peer);
     o.chunk = static_cast<short>(chunk);
     o.layer = 0;
     o.slot = static_cast<short>(slot);
     o.microbatch = microbatch;
-    bool const at_begin = gradient == is_send;
+    bool const at_begin = gradient == sends;
     int const point = at_begin ? layout_.chunk(chunk).begin : layout_.chunk(chunk).end;
     o.group = o.next_group = slot * layout_.points() + point;
-    o.touches = message_access(chain_, gradient, is_send);
+    o.touches = message_access(chain_, gradient, sends);
     return o;
   }
 
   chain_layout const& layout_;
   chain_facts const& chain_;
+  int rank_;
   std::vector<int> forward_port_, backward_port_, sent_;
+  /// A wait that may turn out to be known: of `row`, for op `waits_for` (-1: any).
+  struct droppable_wait {
+    std::size_t row;
+    int waits_for;
+    unsigned* known;
+  };
+  std::vector<droppable_wait> droppable_;
   flat_table out_;
 };
 
 }  // namespace detail
 
-/// Lowers the placed list of one rank over its layers (see `layer_list`) to the flat table of schedule `S`.
+/// Lowers the placed list of one rank over its layers (see `layer_list`) to the flat table of schedule `S`, and notes in the
+/// list which waits are known already.
 template <class S, class Layers>
-flat_table lower(std::vector<placed_step> const& steps, Layers const& layers, chain_layout const& layout, int slots) {
-  detail::flattener flat(layout, chain_of<typename S::model>::value, layers.size(), slots);
-  for (placed_step const& p : steps) {
+flat_table lower(std::vector<placed_step>& steps, Layers const& layers, chain_layout const& layout, int rank,
+                 int slots) {
+  detail::flattener flat(layout, chain_of<typename S::model>::value, rank, layers.size(), slots);
+  for (placed_step& p : steps) {
     if (p.is_receive) {
       flat.receive(p);
       continue;

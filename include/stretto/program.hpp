@@ -46,9 +46,9 @@ struct op {
   int microbatch = 0;
   int group = 0, next_group = 0;  ///< groups of cells of this layer, and of the layer behind
   access touches{};
-  int wait[lane_count] = {-1, -1, -1, -1, -1, -1};
+  int wait[lane_count] = {-1, -1, -1, -1, -1, -1, -1, -1};
 
-  constexpr bool is_message() const { return on == lane::send || on == lane::receive; }
+  constexpr bool is_message() const { return is_send(on) || is_receive(on); }
   constexpr bool is_port() const { return on == lane::forward_port || on == lane::backward_port; }
   constexpr bool is_forward() const { return what == pass::forward; }
 };

@@ -19,6 +19,8 @@ struct placed_step {
   bool is_receive = false;
   message arriving{};
   int chunk = -1;
+  /// Lanes that have seen what the call, or the receive, would wait for (`bit_of`).
+  unsigned forward_known = 0, backward_known = 0, receive_known = 0;
 };
 
 /// One body: a layer alone, or two layers side by side (-1: none).

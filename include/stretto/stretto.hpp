@@ -44,6 +44,7 @@
 #include <stretto/schedules/split_dw.hpp>
 #include <stretto/schedules/two_stream_1f1b.hpp>
 #include <stretto/simulate.hpp>
+#include <stretto/simulate_ops.hpp>
 #include <stretto/slot.hpp>
 #include <stretto/states.hpp>
 #include <stretto/steps.hpp>

@@ -23,7 +23,7 @@ struct span {
 };
 
 /// What an op spends its time on. Communication is dispatch and combine, on whichever lane they run. Messages between
-/// pipeline ranks (lanes `send` and `receive`) are apart: a receive is mostly waiting for a rank that is not there yet.
+/// pipeline ranks are apart: a receive is mostly waiting for a rank that is not there yet.
 enum class work : unsigned char { compute, communication, messages };
 
 constexpr work work_of(op_label const& op) {

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <stretto/lower.hpp>
+#include <stretto/timeline.hpp>
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+#include <tuple>
+#include <vector>
+
+/// Replays flat tables op by op: every lane of every rank in order, every op after what it waits for, every receive after
+/// its send. Finer than chunk costs: the attention of the next call may run beside the last combine of this one.
+namespace stretto {
+inline namespace v0 {
+
+/// The layers of one rank as block types only, for programs that are looked at and not run.
+class layer_shape {
+ public:
+  struct reference {
+    int type;
+  };
+  /// `types[c]` are the block types of chunk c, in forward order.
+  explicit layer_shape(std::vector<std::vector<int>> const& types) {
+    for (std::vector<int> const& chunk : types) {
+      first_.push_back(size());
+      types_.insert(types_.end(), chunk.begin(), chunk.end());
+    }
+  }
+  int size() const { return static_cast<int>(types_.size()); }
+  int chunks() const { return static_cast<int>(first_.size()); }
+  int first(int chunk) const { return chunk < chunks() ? first_[static_cast<unsigned>(chunk)] : size(); }
+  reference operator[](int layer) const { return {types_[static_cast<unsigned>(layer)]}; }
+
+ private:
+  std::vector<int> types_, first_;
+};
+
+/// The table of one rank of a proved plan, for layers of the given shape.
+template <class S> flat_table lower_rank(plan const& all, plan_steps const& lists, int rank, layer_shape const& layers) {
+  chain_layout const layout(all.facts(), rank, layers);
+  int slots = 0;
+  std::vector<placed_step> steps = place_steps(all, lists, rank, slots);
+  return lower<S>(steps, layers, layout, rank, slots);
+}
+
+/// The label of a row of schedule `S`.
+template <class S> op_label label_of(op const& o) {
+  if (o.is_message()) return {phase_kind::attn, o.what, o.on, o.chunk, o.microbatch};
+  block_facts const& f =
+      *detail::facts_at<typename S::model>(o.block, std::make_integer_sequence<int, S::model::count>{});
+  return {f.kind[f.first_phase_of(o.node)], o.what, o.on, o.layer, o.microbatch};
+}
+
+struct op_times {
+  double start = 0;
+  double end = 0;
+};
+
+/// Start and end of every row of every rank. `cost(rank, row)` is the time of an op on its lane; a message arrives
+/// `message` after its send has ended. `stage(rank, row)` of messages is taken from the plan.
+template <class Cost>
+std::vector<std::vector<op_times>> simulate_ops(plan_facts const& facts, std::vector<flat_table> const& ranks, Cost cost,
+                                                double message = 0) {
+  std::vector<std::vector<op_times>> times(ranks.size());
+  std::vector<std::vector<double>> lane_free(ranks.size(), std::vector<double>(lane_count, 0));
+  std::vector<unsigned> next(ranks.size(), 0);
+  std::map<std::tuple<bool, int, int>, double> sent;
+  for (std::size_t r = 0; r < ranks.size(); ++r) times[r].resize(ranks[r].ops.size());
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      std::vector<op> const& ops = ranks[r].ops;
+      for (; next[r] < ops.size(); ++next[r], moved = true) {
+        op const& o = ops[next[r]];
+        bool const gradient = o.what == pass::backward;
+        double& free = lane_free[r][static_cast<unsigned>(o.on)];
+        double start = free;
+        for (int w : o.wait)
+          if (w >= 0) start = std::max(start, times[r][static_cast<unsigned>(w)].end);
+        double end = start;
+        int const stage = o.is_message() ? facts.stage(static_cast<int>(r), o.chunk) : 0;
+        if (is_receive(o.on)) {
+          auto const arrives = sent.find({gradient, gradient ? stage + 1 : stage - 1, o.microbatch});
+          if (arrives == sent.end()) break;
+          end = std::max(start, arrives->second + message);
+          sent.erase(arrives);
+        } else if (is_send(o.on)) {
+          sent[{gradient, stage, o.microbatch}] = end;
+        } else {
+          end += cost(static_cast<int>(r), o);
+        }
+        times[r][next[r]] = {start, end};
+        free = end;
+      }
+    }
+  }
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    if (next[r] < ranks[r].ops.size()) throw std::logic_error("simulate_ops: a receive has no send; prove the plan first");
+  return times;
+}
+
+}  // namespace v0
+}  // namespace stretto
