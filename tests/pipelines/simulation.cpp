@@ -71,6 +71,8 @@ TEST_CASE("bubbles are those of the published formulas") {
     CHECK(bubble<GPipe>(ranks, microbatches) == Approx(hops * 3));
     CHECK(bubble<OneFOneB>(ranks, microbatches) == Approx(hops * 3));
     CHECK(bubble<Interleaved<>>(ranks, microbatches, {}, 3) == Approx(hops * 3));
+    CHECK(bubble<OneFOneBOverlapped>(ranks, microbatches) == Approx(hops * 3));
+    CHECK(bubble<InterleavedOverlapped<>>(ranks, microbatches, {}, 3) == Approx(hops * 3));
     CHECK(bubble<ZeroBubbleH1>(ranks, microbatches) == Approx(hops));
     CHECK(bubble<SerialPipeline>(ranks, microbatches) == Approx(microbatches * hops * 3));
     // (P-1)(F&B + B - 3W), a pair as long as its halves in turn.

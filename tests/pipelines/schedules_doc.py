@@ -1,0 +1,178 @@
+"""schedules_doc.py PLAN [--write]: docs/schedules.md and its pictures are what `plan` prints today.
+
+Without --write the files are compared, with it they are written.
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+PAGE = ROOT / "docs" / "schedules.md"
+PICTURES = ROOT / "docs" / "schedules"
+RULES = ROOT / "include" / "stretto" / "plan_rules.hpp"
+
+HEAD = """\
+# Pipeline schedules
+
+Which chunk and microbatch a rank runs when. Every picture and number on this page comes from `plan`; a test prints them
+again and compares.
+
+P ranks, rank r, M microbatches, V chunks on a rank. F is the forward of a chunk, I its input gradients, W its weight
+gradients, B = I and W together, F&B an overlapped pair. Times are per chunk. A chunk activation lives from its F to the end
+of its W, because W reads the inputs of the layers; the bounds below count it so.
+
+In the pictures numbers are microbatches. Light blue is F, orange I, brown B, violet W; a bar along the foot marks the second
+chunk of a rank (odd chunks, where there are more); blank is bubble. Costs are F = I = W and no communication, at equal
+layers per rank, so that all pictures share one scale. Try others with
+
+    plan --pipeline dual_pipe_v --ranks 4 --microbatches 8 --costs deepseek_h800
+    plan --ranks 8 --microbatches 32 --costs deepseek_h800 --compare
+"""
+
+# Name, type, what it does, published or derived bubble, bound on live activations, least microbatches, source.
+PIPELINES = [
+    ("serial", "SerialPipeline",
+     "One microbatch at a time: F, then its B. No two are in flight, so no rank works beside another. The reference that "
+     "other orders are compared with bit by bit.",
+     "M(P-1)(F+B)", "1", "1", "the definition"),
+    ("gpipe", "GPipe", "Every forward, then every backward, both in microbatch order.",
+     "(P-1)(F+B)", "M", "1", "arXiv 1811.06965"),
+    ("one_f_one_b", "OneFOneB",
+     "P-1-r warm-up forwards, then one forward and one backward in turn, then the backwards that are left.",
+     "(P-1)(F+B)", "min(P-r, M)", "1", "arXiv 2006.09503, arXiv 2104.04473 section 2.2"),
+    ("one_f_one_b_ep", "OneFOneBOverlapped",
+     "1F1B whose steady step is an overlapped pair of different microbatches: 2(P-1-r)+1 warm-up forwards, since the outputs "
+     "of a pair leave together at its end and a microbatch moves one rank per pair both ways. With one rank: F0, F1&B0, "
+     "F2&B1, ..., B of the last. One chunk per rank, so the fewest messages of the pipelines with pairs.",
+     "(P-1)(F+B) where F&B = F+B; else by simulation", "min(2(P-r), M)", "1",
+     "this library; interleaved_ep with one chunk"),
+    ("interleaved", "Interleaved<V>",
+     "Stage s on rank s mod P. Microbatches go in groups of P, chunk after chunk; 2(P-1-r)+(V-1)P warm-up forwards. Where P "
+     "does not divide M, groups are the smallest size that leaves no group below P.",
+     "(P-1)(F+B) in chunk units, 1/V of 1F1B", "VP+P-1-2r", "1",
+     "arXiv 2104.04473 section 2.2; Megatron-LM, PyTorch"),
+    ("interleaved_ep", "InterleavedOverlapped<V>",
+     "As interleaved with one more warm-up forward, so that the halves of every steady step are independent: all of them "
+     "are overlapped pairs.",
+     "(P-1)(F+B) in chunk units where F&B = F+B; else by simulation", "VP+P-2r", "1",
+     "Megatron-LM `combined_1f1b`, MindSpeed `--moe-fb-overlap`"),
+    ("zero_bubble_h1", "ZeroBubbleH1",
+     "1F1B with B split; the weight gradients of rank r lag r microbatches behind and fill the cool-down.",
+     "(P-1)(F+I-W)", "min(P, M)", "1", "arXiv 2401.10241"),
+    ("zero_bubble_v", "ZeroBubbleV",
+     "Two chunks on a V: stage s on rank s, and back. A fixed pattern for at least 2P-1 microbatches; with fewer, the steps "
+     "of the missing ones fall out.",
+     "none between the first and last call of a rank where F = I = W", "2P, on every rank", "1",
+     "arXiv 2401.10241 section 6; PyTorch `ScheduleZBVZeroBubble`"),
+    ("dual_pipe_v", "DualPipeV",
+     "Two chunks on a V; the steady state pairs the forward of one chunk with the backward of the other, the cool-down "
+     "splits B. Eight steps: 2(P-1-r) F0; r+1 times F0, F1; P-1-r times I1, W1, F1; M-2P+r+1 times F0&B1, F1&B0 (the first "
+     "on the last rank in turn); P-1-r times B1, F1&B0; r+1 times B1, B0, the last r+1 of them split; P-1-r times W, I0; "
+     "r+1 W.",
+     "(P-1)(F&B+B-3W) where F = I = W", "2P+1, on every rank", "2P-1 (the source asks for 2P)",
+     "deepseek-ai/DualPipe `dualpipev.py`; arXiv 2412.19437 section 3.2.1"),
+]
+
+MESSAGES = """\
+## Messages
+
+`plan --comm` prints each rank's list with its messages: `SEND_F0.2` names the stage that produced, `RECV_F1.2` the stage that
+consumes. Stages of one rank exchange nothing.
+
+A send stands right behind the call that writes it. A receive stands as late as two rules allow: before the call that reads
+it, and before every message of the rank that is ready later, counted with F = I = W. All lists then follow one order of
+messages. So the two ends of a pair of ranks agree; no circle of waits exists, even where every send blocks until its receive
+is posted; and no receive stands in front of a send that is ready before it. The public record of the alternatives:
+pytorch/pytorch issue 172668 (receives as late as possible deadlock) and 188833 (receives at the sender's time stall sends).
+"""
+
+POLICIES = """\
+## Layer policies
+
+Pairs are in dual_pipe_v, interleaved_ep and one_f_one_b_ep; the others run their ops alone, and so do the policies serial and
+autograd. The pipelines that split (zero_bubble_h1, zero_bubble_v, dual_pipe_v) and the policy split_dw need phases with
+`backward_input` and `backward_weight`; autograd knows whole passes only.
+
+| policy | dual_pipe_v | interleaved_ep, one_f_one_b_ep | zero_bubble_h1, zero_bubble_v | serial, gpipe, one_f_one_b, interleaved |
+| --- | --- | --- | --- | --- |
+| serial | alone, phases split | alone | alone, phases split | alone |
+| two_stream_1f1b | overlapped, phases split | overlapped | alone, phases split | alone |
+| split_dw | overlapped, phases split | overlapped, phases split | alone, phases split | alone, phases split |
+| autograd | refused | alone | refused | alone |
+"""
+
+
+def plan(program: str, *arguments: str) -> str:
+    return subprocess.run([program, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def section(program: str, name: str, type_name: str, rule: str, bubble: str, live: str, least: str, source: str) -> str:
+    sizes = ["--pipeline", name, "--ranks", "4", "--microbatches", "8"]
+    report = json.loads(plan(program, *sizes, "--json"))
+    ranks = report["per_rank"]
+    lives = ", ".join(str(rank["peak_live_chunks"]) for rank in ranks)
+    bubbles = ", ".join(f"{rank['bubble']:g}" for rank in ranks)
+    return f"""\
+## {name}
+
+{rule}
+
+![{name} with 4 ranks and 8 microbatches](schedules/{name}.svg)
+
+| | |
+| --- | --- |
+| type | `{type_name}` |
+| bubble (makespan less work) | {bubble} |
+| live chunk activations, at most | {live} |
+| least microbatches | {least} |
+| source | {source} |
+| in the picture | makespan {report['makespan']:g}, {report['ratio_to_ideal']:.3f} of ideal; bubble by rank {bubbles}; live by rank {lives} |
+"""
+
+
+def rules() -> str:
+    text = re.sub(r'"\s*\n\s*"', "", RULES.read_text())
+    rows = re.findall(r'\{plan_fault::\w+, "(E\d+)", "([^"]+)",\s*"([^"]+)"\}', text)
+    lines = [f"| stretto[{code}] | {sentence} | {remedy} |" for code, sentence, remedy in rows]
+    assert len(lines) == text.count("{plan_fault::"), "a rule was not understood"
+    return "## What is refused\n\n| code | what is wrong | how to mend it |\n| --- | --- | --- |\n" + "\n".join(lines) + "\n"
+
+
+def comparison(program: str) -> str:
+    def table(costs: str) -> str:
+        return plan(program, "--ranks", "8", "--microbatches", "32", "--costs", costs, "--compare").rstrip("\n")
+
+    return ("## Side by side\n\nWith communication that takes as long as compute, pairs decide:\n\n```\n"
+            f"{table('deepseek_h800')}\n```\n\nWithout any, the bubble does:\n\n```\n{table('unit')}\n```\n")
+
+
+def files(program: str) -> dict[pathlib.Path, str]:
+    sections = [section(program, *one) for one in PIPELINES]
+    page = "\n".join([HEAD, *sections, comparison(program), MESSAGES, POLICIES, rules()])
+    result = {PAGE: page}
+    for name, *_ in PIPELINES:
+        sizes = ["--pipeline", name, "--ranks", "4", "--microbatches", "8"]
+        result[PICTURES / f"{name}.svg"] = plan(program, *sizes, "--format", "svg")
+    return result
+
+
+def main() -> int:
+    wanted = files(sys.argv[1])
+    if sys.argv[2:] == ["--write"]:
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        for path, text in wanted.items():
+            path.write_text(text)
+        return 0
+    stale = [str(path.relative_to(ROOT)) for path, text in wanted.items()
+             if not path.is_file() or path.read_text() != text]
+    stale += [str(path.relative_to(ROOT)) for path in PICTURES.glob("*") if path not in wanted]
+    for path in stale:
+        print(f"{path} is not what plan prints; run schedules_doc.py PLAN --write")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
