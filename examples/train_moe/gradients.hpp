@@ -1,0 +1,29 @@
+#pragma once
+
+#include "rank_types.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace train_moe {
+
+/// Adds the gradients of replicated parameters up over the ranks, in rank order. Collective.
+void reduce_replicated(std::vector<model_parameter> const& parameters, rank_communicator& ranks);
+
+/// Norm of the gradient of the whole model: squares in the accumulators' type, sums in double, expert by expert in
+/// global order, so that the result does not depend on how experts are spread over ranks. Collective.
+double global_norm(std::vector<model_parameter> const& parameters, rank_communicator& ranks);
+
+/// Hash of one gradient of one rank. Experts have one each.
+struct gradient_hash {
+  std::string name;
+  int rank;
+  std::uint64_t hash;
+};
+std::vector<gradient_hash> hash_gradients(std::vector<model_parameter> const& parameters, int rank);
+
+/// Of all gradients of all ranks, in the order of their names and ranks: 16 hexadecimal digits.
+std::string digest_of(std::vector<gradient_hash> hashes);
+
+}  // namespace train_moe

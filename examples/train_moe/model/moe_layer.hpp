@@ -1,0 +1,137 @@
+#pragma once
+
+#include "attention.hpp"
+#include "router.hpp"
+#include "swiglu.hpp"
+#include "values.hpp"
+
+#include <stretto/adapters/torch/expert_functions.hpp>
+#include <stretto/adapters/torch/expert_linear.hpp>
+#include <stretto/adapters/torch/expert_order.hpp>
+#include <stretto/adapters/torch/rows.hpp>
+#include <stretto/block.hpp>
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <optional>
+#include <vector>
+
+namespace train_moe {
+
+/// Attention, the shared experts, and the router's decision: rows leave in the order of the experts.
+class AttentionAndRouter : public stretto::Phase<stretto::attn> {
+public:
+  using reads = stretto::values<hidden>;
+  using writes = stretto::values<sorted_rows, weights, residual, routing>;
+
+  AttentionAndRouter(initializer const& init, double residual_deviation, step_data& step, int layer)
+      : experts_(init.config().experts), top_k_(init.config().top_k), attention_(init, residual_deviation),
+        norm_(init, "experts.norm"), router_(init, step, layer) {
+    if (init.config().shared > 0)
+      shared_.emplace(init, "shared.up", "shared.down", init.config().shared * init.config().ffn, residual_deviation);
+  }
+
+  void forward(auto& io) {
+    auto const x = attention_(io[hidden{}]);
+    auto const normed = norm_(x);
+    auto const chosen = router_(normed, io.microbatch());
+    auto const sorted = stretto::torch::order_by_expert(chosen.ids, experts_);
+    io[sorted_rows{}] = stretto::torch::permute_rows(normed, sorted.order, sorted.inverse, top_k_);
+    io[weights{}] = chosen.weights;
+    io[residual{}] = shared_ ? x + (*shared_)(normed) : x;
+    io[routing{}] = {sorted.order, sorted.inverse, {sorted.rows.begin(), sorted.rows.end()}};
+  }
+
+  router& routes() { return router_; }
+  template <class F> void for_each_parameter(F&& f) {
+    attention_.for_each_parameter(f);
+    norm_.for_each_parameter(f);
+    router_.for_each_parameter(f);
+    if (shared_) shared_->for_each_parameter(f);
+  }
+
+private:
+  int experts_;
+  int top_k_;
+  attention attention_;
+  norm norm_;
+  router router_;
+  std::optional<feed_forward> shared_;
+};
+
+/// Rows to the ranks of their experts.
+template <class Comm> class Dispatch : public stretto::Phase<stretto::dispatch> {
+public:
+  using reads = stretto::values<sorted_rows, routing>;
+  using writes = stretto::values<arrived_rows, exchange<Comm>>;
+
+  explicit Dispatch(Comm& comm) : comm_(&comm) {}
+
+  void forward(auto& io) {
+    io[arrived_rows{}] =
+        stretto::torch::dispatch_rows(*comm_, io[sorted_rows{}], {io[routing{}].rows}, io[exchange<Comm>{}]);
+  }
+
+private:
+  Comm* comm_;
+};
+
+/// The experts of this rank.
+template <class Comm> class Experts : public stretto::Phase<stretto::mlp> {
+public:
+  using reads = stretto::values<arrived_rows, exchange<Comm>>;
+  using writes = stretto::values<expert_rows>;
+
+  Experts(initializer const& init, double residual_deviation, int first, int count)
+      : first_(first), count_(count),
+        up_(init.experts("experts.up", first, count, {init.config().hidden, 2 * init.config().ffn},
+                         1.0 / std::sqrt(init.config().hidden))),
+        down_(init.experts("experts.down", first, count, {init.config().ffn, init.config().hidden},
+                           residual_deviation)) {}
+
+  void forward(auto& io) {
+    namespace st = stretto::torch;
+    auto const local = st::order_arrived(io[exchange<Comm>{}].arrived(), count_);
+    auto const rows = st::permute_rows(io[arrived_rows{}], local.order, local.inverse);
+    auto const inner = swiglu(st::expert_linear(rows, local.rows, up_));
+    io[expert_rows{}] = st::permute_rows(st::expert_linear(inner, local.rows, down_), local.inverse, local.order);
+  }
+  template <class F> void for_each_parameter(F&& f) {
+    f(model_parameter{&up_, first_});
+    f(model_parameter{&down_, first_});
+  }
+
+private:
+  int first_;
+  int count_;
+  stretto::torch::parameter up_;
+  stretto::torch::parameter down_;
+};
+
+/// Rows back to their tokens, weighted, added to the residual.
+template <class Comm> class Combine : public stretto::Phase<stretto::combine> {
+public:
+  using reads = stretto::values<expert_rows, weights, residual, routing, exchange<Comm>>;
+  using writes = stretto::values<hidden>;
+
+  explicit Combine(Comm& comm) : comm_(&comm) {}
+
+  void forward(auto& io) {
+    auto const back = stretto::torch::combine_rows(*comm_, io[expert_rows{}], io[exchange<Comm>{}]);
+    auto const& way = io[routing{}];
+    auto const& x = io[residual{}];
+    auto const by_token = stretto::torch::permute_rows(back, way.inverse, way.order)
+                              .view({x.size(0), io[weights{}].size(1), x.size(1)});
+    io[hidden{}] = x + by_token.mul(io[weights{}].unsqueeze(-1)).sum(1).to(x.scalar_type());
+  }
+
+private:
+  Comm* comm_;
+};
+
+template <class Comm>
+struct MoeLayer : stretto::Block<AttentionAndRouter, stretto::Detach, Dispatch<Comm>, stretto::Detach, Experts<Comm>,
+                                 stretto::Detach, Combine<Comm>> {};
+
+}  // namespace train_moe

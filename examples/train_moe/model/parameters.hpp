@@ -1,0 +1,76 @@
+#pragma once
+
+#include "../hash.hpp"
+#include "config.hpp"
+
+#include <stretto/adapters/torch/parameter.hpp>
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace train_moe {
+
+/// A parameter with what optimizer and reports need to know. Experts are sharded: expert `first_expert + i` is slice i.
+struct model_parameter {
+  stretto::torch::parameter* weight;
+  int first_expert = -1;
+
+  bool sharded() const { return first_expert >= 0; }
+};
+
+inline at::ScalarType torch_type(number_type type) {
+  switch (type) {
+    case number_type::bf16: return at::kBFloat16;
+    case number_type::f64: return at::kDouble;
+    case number_type::f32: break;
+  }
+  return at::kFloat;
+}
+/// What sums, norms and the router's softmax are computed in.
+inline at::ScalarType wide_type(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
+
+/// Makes initial values. Each depends on the seed and its own global name alone, so that every split of the experts
+/// over ranks starts from the same model.
+class initializer {
+public:
+  initializer(model_config const& config, std::string prefix) : config_(config), prefix_(std::move(prefix)) {}
+
+  model_config const& config() const { return config_; }
+
+  stretto::torch::parameter ones(char const* name, std::int64_t size) const {
+    return {prefix_ + name, at::ones({size}, torch_type(config_.type))};
+  }
+  /// Normal with the given deviation.
+  stretto::torch::parameter normal(char const* name, at::IntArrayRef sizes, double deviation) const {
+    return {prefix_ + name, draw(prefix_ + name, sizes, deviation)};
+  }
+  /// [count, in, out] of the experts from `first` on.
+  stretto::torch::parameter experts(char const* name, int first, int count, at::IntArrayRef sizes,
+                                    double deviation) const {
+    std::vector<at::Tensor> each;
+    for (int expert = first; expert < first + count; ++expert)
+      each.push_back(draw(expert_name(prefix_ + name, expert), sizes, deviation));
+    return {prefix_ + name, at::stack(each)};
+  }
+
+  /// `layers.2.experts.up` and 5: `layers.2.experts.up[5]`.
+  static std::string expert_name(std::string const& name, int expert) {
+    return name + "[" + std::to_string(expert) + "]";
+  }
+
+private:
+  at::Tensor draw(std::string const& name, at::IntArrayRef sizes, double deviation) const {
+    auto generator = at::detail::createCPUGenerator(hash_text(config_.seed, name));
+    auto const wide = at::empty(sizes, at::kDouble).normal_(0.0, deviation, generator);
+    return wide.to(torch_type(config_.type));
+  }
+
+  model_config const& config_;
+  std::string prefix_;
+};
+
+}  // namespace train_moe

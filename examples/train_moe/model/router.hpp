@@ -1,0 +1,106 @@
+#pragma once
+
+#include "parameters.hpp"
+#include "step_data.hpp"
+
+#include <stretto/adapters/torch/linear.hpp>
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+namespace train_moe {
+namespace detail {
+
+/// Passes `x` on and adds `extra` to its gradient: how a loss that has no other use joins backward.
+struct inject_function : torch::autograd::Function<inject_function> {
+  static at::Tensor forward(torch::autograd::AutogradContext* saved, at::Tensor const& x, at::Tensor const& extra) {
+    saved->save_for_backward({extra});
+    return x.clone();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* saved,
+                                                 torch::autograd::variable_list gradients) {
+    return {gradients[0] + saved->get_saved_variables()[0], {}};
+  }
+};
+
+}  // namespace detail
+
+/// Which experts each token visits: [tokens, k] ids, 64-bit integers, best first.
+struct choice {
+  at::Tensor ids;
+  at::Tensor weights;  ///< differentiable
+};
+
+/// Choices by microbatch, to be replayed: finite differences need the discrete choices of their base point.
+struct choice_record {
+  bool replay = false;
+  std::vector<at::Tensor> ids;
+};
+
+/// Softmax over the experts, the `top_k` best, their weights renormalised for k > 1 (for k = 1 that would make every
+/// weight 1 and leave the router without a gradient).
+class router {
+public:
+  router(initializer const& init, step_data& step, int layer)
+      : config_(init.config()), step_(&step), layer_(layer),
+        weight_(init.normal("router", {config_.hidden, config_.experts}, 1.0 / std::sqrt(config_.hidden))) {}
+
+  choice operator()(at::Tensor const& x, int microbatch) {
+    auto const logits = stretto::torch::linear(x, weight_);
+    auto probabilities = logits.softmax(-1, wide_type(logits.scalar_type()));
+    auto const ids = choose(probabilities.detach(), microbatch);
+    probabilities = balance(probabilities, ids, microbatch);
+    auto weights = probabilities.gather(1, ids);
+    if (config_.top_k > 1) weights = weights / weights.sum(1, /*keepdim=*/true);
+    return {ids, weights};
+  }
+
+  void replay(choice_record* record) { record_ = record; }
+  template <class F> void for_each_parameter(F&& f) { f(model_parameter{&weight_}); }
+
+private:
+  at::Tensor choose(at::Tensor const& probabilities, int microbatch) {
+    auto const m = static_cast<std::size_t>(microbatch);
+    if (record_ && record_->replay) return record_->ids[m];
+    auto ids = std::get<1>(probabilities.topk(config_.top_k, 1));
+    if (record_) {
+      if (record_->ids.size() <= m) record_->ids.resize(m + 1);
+      record_->ids[m] = ids;
+    }
+    return ids;
+  }
+
+  /// The load-balancing loss of each sequence, `sum over experts of f P` with f the expert's share of the choices times
+  /// the number of experts and P its mean probability (arXiv 2412.19437, 2.1.2). By sequence, so that it does not
+  /// depend on how sequences are spread over microbatches and ranks. f has no gradient; that of P is a constant.
+  at::Tensor balance(at::Tensor const& probabilities, at::Tensor const& ids, int microbatch) {
+    if (config_.auxiliary == 0) return probabilities;
+    auto const experts = probabilities.size(1);
+    auto const sequences = probabilities.size(0) / config_.sequence;
+    auto const of_choice = static_cast<double>(experts) / (config_.sequence * config_.top_k);
+    auto const chosen = ids.view({sequences, -1});
+    auto share = at::zeros({sequences, experts}, probabilities.options().requires_grad(false));
+    share.scatter_add_(1, chosen, at::full_like(chosen, of_choice, share.options()));
+
+    auto const by_sequence = probabilities.detach().view({sequences, config_.sequence, experts});
+    auto const mean = by_sequence.mean(1);
+    step_->auxiliary[static_cast<std::size_t>(layer_)][static_cast<std::size_t>(microbatch)] =
+        share.mul(mean).sum().mul_(config_.auxiliary / static_cast<double>(sequences));
+
+    auto const factor = config_.auxiliary * step_->share / static_cast<double>(probabilities.size(0));
+    auto const gradient = share.mul(factor).unsqueeze(1).expand_as(by_sequence).reshape(probabilities.sizes());
+    return detail::inject_function::apply(probabilities, gradient);
+  }
+
+  model_config const& config_;
+  step_data* step_;
+  int layer_;
+  choice_record* record_ = nullptr;
+  stretto::torch::parameter weight_;
+};
+
+}  // namespace train_moe

@@ -1,0 +1,212 @@
+#include "options.hpp"
+
+#include "suggest.hpp"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <map>
+
+namespace train_moe {
+namespace {
+
+/// A flag's text as given, with what is needed to turn it into a value or into a sentence.
+class flag_values {
+public:
+  explicit flag_values(CLI::App& app) : app_(app) {}
+
+  void add(char const* name, char const* type, std::string shown_default, std::string meaning) {
+    auto* option = app_.add_option(name, texts_[name], std::move(meaning))->type_name(type);
+    if (!shown_default.empty()) option->default_str(std::move(shown_default));
+  }
+  bool given(char const* name) const { return app_.count(name) > 0; }
+  std::string const& text(char const* name) const { return texts_.at(name); }
+
+  void read(char const* name, int& value, int least, int most) const {
+    long long wide = value;
+    read_whole(name, wide, least, most);
+    value = static_cast<int>(wide);
+  }
+  void read_whole(char const* name, long long& value, long long least, long long most) const {
+    if (!given(name)) return;
+    auto const& digits = text(name);
+    auto const* end = digits.data() + digits.size();
+    auto const [stop, problem] = std::from_chars(digits.data(), end, value);
+    if (problem != std::errc{} || stop != end || value < least || value > most)
+      throw input_error(fmt::format("{} must be a whole number from {} to {}, not '{}'", name, least, most, digits));
+  }
+  /// `above`: the value must be greater than `least`, not just as great.
+  void read(char const* name, double& value, double least, double most, bool above) const {
+    if (!given(name)) return;
+    auto const& digits = text(name);
+    auto const* end = digits.data() + digits.size();
+    auto const [stop, problem] = std::from_chars(digits.data(), end, value);
+    if (problem != std::errc{} || stop != end || !std::isfinite(value) || value > most ||
+        (above ? value <= least : value < least))
+      throw input_error(fmt::format("{} must be a number {} {} and at most {}, not '{}'", name,
+                                    above ? "above" : "of at least", least, most, digits));
+  }
+  std::size_t read_choice(char const* name, std::vector<std::string> const& choices, std::size_t otherwise) const {
+    if (!given(name)) return otherwise;
+    auto const& word = text(name);
+    for (std::size_t i = 0; i < choices.size(); ++i)
+      if (choices[i] == word) return i;
+    auto const near = nearest(word, choices);
+    throw input_error(fmt::format("{} knows {}, not '{}'{}", name, fmt::join(choices, ", "), word,
+                                  near.empty() ? "" : fmt::format("; did you mean {}?", near)));
+  }
+
+private:
+  CLI::App& app_;
+  std::map<std::string, std::string> texts_;
+};
+
+void check_together(options const& o) {
+  auto const& m = o.model;
+  if (m.dense > m.layers)
+    throw input_error(fmt::format("--dense {} is more than there are layers; make it at most --layers {}", m.dense,
+                                  m.layers));
+  if (m.hidden % m.heads != 0)
+    throw input_error(fmt::format("--hidden {} is no multiple of --heads {}; every head has the same width", m.hidden,
+                                  m.heads));
+  if (m.hidden / m.heads % 2 != 0)
+    throw input_error(fmt::format("--hidden {} with --heads {} makes heads of odd width {}; rotary positions turn "
+                                  "pairs of channels, so make it even",
+                                  m.hidden, m.heads, m.hidden / m.heads));
+  if (m.top_k > m.experts)
+    throw input_error(fmt::format("--top-k {} is more than there are experts; make it at most --experts {}", m.top_k,
+                                  m.experts));
+  if (m.experts % o.ep != 0)
+    throw input_error(fmt::format("--experts {} is no multiple of --ep {}; every rank holds the same number of experts",
+                                  m.experts, o.ep));
+}
+
+/// The flag that an unknown argument was probably meant to be.
+std::string unknown_argument(CLI::App const& app, std::string const& argument) {
+  std::vector<std::string> known;
+  for (auto const* option : app.get_options()) known.push_back(option->get_name());
+  auto const name = argument.substr(0, argument.find('='));
+  auto const near = nearest(name, known);
+  return fmt::format("unknown argument '{}'; {}", argument,
+                     near.empty() ? "--help lists all flags" : fmt::format("did you mean {}?", near));
+}
+
+}  // namespace
+
+char const* name_of(policy which) {
+  switch (which) {
+    case policy::autograd: return "autograd";
+    case policy::serial: return "serial";
+    case policy::two_stream_1f1b: return "two_stream_1f1b";
+    case policy::split_dw: break;
+  }
+  return "split_dw";
+}
+
+std::optional<options> parse_options(int argc, char const* const* argv) {
+  options o;
+  auto& m = o.model;
+  CLI::App app{"Trains a mixture-of-experts language model on the bytes of a file or folder."};
+  app.set_help_flag("--help", "Print this and end");
+  app.get_formatter()->column_width(36);
+  flag_values flags(app);
+  auto const number = [](auto value) { return fmt::format("{}", value); };
+
+  flags.add("--text", "PATH", "", "The file, or the folder with all files below it, to train on (required)");
+  flags.add("--policy", "NAME", name_of(o.how),
+            "How forward and backward are scheduled: serial, two_stream_1f1b, split_dw, or autograd (no schedule: one "
+            "ordinary graph for a microbatch)");
+  app.add_flag("--compare", o.compare, "Train with every policy from the same start and print a table");
+  flags.add("--ep", "N", number(o.ep), "Ranks that share the experts, as threads of this process");
+  flags.add("--microbatches", "M", number(o.microbatches), "Microbatches in a step");
+  flags.add("--steps", "S", number(o.steps), "Steps");
+  flags.add("--batch", "B", number(o.batch), "Sequences in a microbatch of one rank");
+  flags.add("--seq", "T", number(m.sequence), "Bytes in a sequence");
+  flags.add("--layers", "L", number(m.layers), "Layers");
+  flags.add("--dense", "D", number(m.dense), "The first D layers are dense");
+  flags.add("--hidden", "H", number(m.hidden), "Width of the model");
+  flags.add("--heads", "A", number(m.heads), "Attention heads");
+  flags.add("--ffn", "F", number(m.ffn), "Inner width of one expert");
+  flags.add("--experts", "E", number(m.experts), "Routed experts");
+  flags.add("--top-k", "K", number(m.top_k), "Routed experts that a byte visits");
+  flags.add("--shared", "S", number(m.shared), "Shared experts, which every byte visits");
+  flags.add("--device", "NAME", "cpu", "cpu");
+  flags.add("--dtype", "TYPE", "f32", "What the model computes in: f32, or bf16 with f32 master weights");
+  flags.add("--seed", "X", number(m.seed), "Of initial weights and data order");
+  flags.add("--lr", "X", number(o.learning_rate), "Highest learning rate");
+  flags.add("--clip", "X", number(o.clip), "Largest norm of the gradient");
+  flags.add("--aux", "X", number(m.auxiliary), "Weight of the load-balancing loss");
+  flags.add("--link-gbps", "X", "", "Model a link of this bandwidth between the ranks");
+  flags.add("--link-us", "X", "", "Model a link of this latency between the ranks");
+  flags.add("--json", "FILE", "", "Write the results here");
+  flags.add("--trace", "FILE", "", "Write a Chrome trace of the last step here, for ui.perfetto.dev");
+
+  try {
+    app.parse(argc, argv);
+  } catch (CLI::CallForHelp const&) {
+    std::fputs(app.help().c_str(), stdout);
+    return std::nullopt;
+  } catch (CLI::ExtrasError const&) {
+    throw input_error(unknown_argument(app, app.remaining().front()));
+  } catch (CLI::ParseError const& error) {
+    throw input_error(error.what());
+  }
+
+  constexpr int many = 1 << 16;
+  flags.read("--ep", o.ep, 1, 64);
+  flags.read("--microbatches", o.microbatches, 1, 1024);
+  flags.read("--steps", o.steps, 1, 1'000'000);
+  flags.read("--batch", o.batch, 1, 4096);
+  flags.read("--seq", m.sequence, 2, many);
+  flags.read("--layers", m.layers, 1, 1000);
+  flags.read("--dense", m.dense, 0, 1000);
+  flags.read("--hidden", m.hidden, 2, many);
+  flags.read("--heads", m.heads, 1, many);
+  flags.read("--ffn", m.ffn, 1, many);
+  flags.read("--experts", m.experts, 1, 4096);
+  flags.read("--top-k", m.top_k, 1, 4096);
+  flags.read("--shared", m.shared, 0, 64);
+  long long seed = 1;
+  flags.read_whole("--seed", seed, 0, std::numeric_limits<long long>::max());
+  m.seed = static_cast<std::uint64_t>(seed);
+  flags.read("--lr", o.learning_rate, 0, 10, true);
+  flags.read("--clip", o.clip, 0, 1e9, true);
+  flags.read("--aux", m.auxiliary, 0, 1e3, false);
+  flags.read("--link-gbps", o.link_gbps, 0, 1e6, true);
+  flags.read("--link-us", o.link_us, 0, 1e6, false);
+
+  std::vector<std::string> policies;
+  for (auto const each : all_policies) policies.emplace_back(name_of(each));
+  auto const otherwise = static_cast<std::size_t>(
+      std::find(std::begin(all_policies), std::end(all_policies), o.how) - std::begin(all_policies));
+  o.how = all_policies[flags.read_choice("--policy", policies, otherwise)];
+  m.type = flags.read_choice("--dtype", {"f32", "bf16"}, 0) == 0 ? number_type::f32 : number_type::bf16;
+  if (flags.read_choice("--device", {"cpu", "cuda"}, 0) == 1)
+    throw input_error("--device cuda: this build trains on the CPU only; leave the flag out or say --device cpu");
+  if (o.compare && flags.given("--policy"))
+    throw input_error("--compare runs every policy; leave out --policy, or --compare");
+  check_together(o);
+
+  if (!flags.given("--text") || flags.text("--text").empty())
+    throw input_error("--text is missing; name a file or a folder to train on, for example --text /usr/include/c++");
+  o.text = flags.text("--text");
+  for (auto const* name : {"--json", "--trace"})
+    if (flags.given(name) && flags.text(name).empty())
+      throw input_error(fmt::format("{} needs the name of a file to write", name));
+  if (flags.given("--json")) o.json = flags.text("--json");
+  if (flags.given("--trace")) {
+    if (o.compare) throw input_error("--trace shows one policy; leave out --compare");
+    if (o.how == policy::autograd)
+      throw input_error("--trace shows the ops of a schedule and --policy autograd has none; choose another policy");
+    o.trace = flags.text("--trace");
+    if (o.trace == o.json) throw input_error("--json and --trace name the same file; give them two names");
+  }
+  return o;
+}
+
+}  // namespace train_moe

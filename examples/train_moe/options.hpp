@@ -1,0 +1,47 @@
+#pragma once
+
+#include "model/config.hpp"
+
+#include <filesystem>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace train_moe {
+
+/// Input that cannot be served: one sentence that says what is wrong and how to mend it.
+struct input_error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+enum class policy : unsigned char { autograd, serial, two_stream_1f1b, split_dw };
+inline constexpr policy all_policies[] = {policy::autograd, policy::serial, policy::two_stream_1f1b,
+                                          policy::split_dw};
+char const* name_of(policy which);
+
+struct options {
+  std::filesystem::path text;
+  policy how = policy::split_dw;
+  bool compare = false;
+
+  int ep = 2;
+  int microbatches = 4;
+  int steps = 200;
+  int batch = 2; ///< sequences of one microbatch on one rank
+  model_config model;
+
+  double learning_rate = 4e-3;
+  double clip = 1.0;
+  double link_gbps = 0;
+  double link_us = 0;
+
+  std::filesystem::path json;
+  std::filesystem::path trace;
+};
+
+/// What to train, or nothing where the command line only asked for help, which has then been printed.
+/// Throws `input_error`.
+std::optional<options> parse_options(int argc, char const* const* argv);
+
+}  // namespace train_moe

@@ -1,0 +1,58 @@
+#include "output_file.hpp"
+
+#include "options.hpp"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include <unistd.h>
+
+namespace train_moe {
+
+namespace fs = std::filesystem;
+
+output_file::output_file(char const* flag, fs::path path) : flag_(flag), path_(std::move(path)) {
+  if (path_.empty()) return;
+  std::error_code problem;
+  auto const status = fs::status(path_, problem);
+  if (fs::is_directory(status))
+    throw input_error(fmt::format("{}: {} is a folder; name a file in it", flag_, path_.string()));
+  in_place_ = fs::exists(status) && !fs::is_regular_file(status);
+  if (in_place_) return;
+  // A link stays a link to what is replaced.
+  if (auto const resolved = fs::canonical(path_, problem); !problem) path_ = resolved;
+  std::ofstream probe(temporary());
+  auto const reason = errno;
+  if (!probe)
+    throw input_error(fmt::format("{}: cannot write {}: {}; name a file in a folder that exists and is writable", flag_,
+                                  path_.string(), std::strerror(reason)));
+  probe.close();
+  fs::remove(temporary(), problem);
+}
+
+fs::path output_file::temporary() const {
+  auto name = path_;
+  name += fmt::format(".partial.{}", ::getpid());
+  return name;
+}
+
+void output_file::write(std::function<void(std::ostream&)> const& content) const {
+  if (path_.empty()) return;
+  auto const place = in_place_ ? path_ : temporary();
+  std::error_code problem;
+  std::ofstream out(place, std::ios::binary);
+  if (out) content(out);
+  out.close();
+  if (out && !in_place_) fs::rename(place, path_, problem);
+  if (out && !problem) return;
+  auto const reason = problem ? problem.message() : std::string(std::strerror(errno));
+  if (!in_place_) fs::remove(place, problem);
+  throw std::runtime_error(fmt::format("{}: writing {} failed: {}", flag_, path_.string(), reason));
+}
+
+}  // namespace train_moe

@@ -1,0 +1,187 @@
+#include "report.hpp"
+
+#include <stretto/adapters/host/link_model.hpp>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+namespace train_moe {
+namespace {
+
+/// 1234567 as `1,234,567`.
+std::string grouped(double number) {
+  auto text = fmt::format("{:.0f}", number);
+  for (auto place = static_cast<std::ptrdiff_t>(text.size()) - 3; place > 0; place -= 3)
+    text.insert(static_cast<std::size_t>(place), 1, ',');
+  return text;
+}
+
+std::string minutes(double seconds) {
+  auto const whole = static_cast<long>(std::ceil(seconds));
+  if (whole >= 3600) return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+  return fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+std::string mebibytes(std::size_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
+
+/// The first step of a run allocates and warms up.
+double median_step(run_result const& run) {
+  auto seconds = run.step_seconds;
+  if (seconds.size() > 1) seconds.erase(seconds.begin());
+  auto const middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  return *middle;
+}
+
+double exposed_step(run_result const& run) { return run.exposed_seconds / static_cast<double>(run.losses.size()); }
+
+char const* type_name(number_type type) { return type == number_type::bf16 ? "bf16" : "f32"; }
+
+stretto::host::link_model link_of(options const& o) {
+  return {.gigabits_per_second = o.link_gbps, .microseconds = o.link_us};
+}
+
+nlohmann::ordered_json config_of(options const& o) {
+  auto const& m = o.model;
+  nlohmann::ordered_json config{
+      {"ep", o.ep},           {"microbatches", o.microbatches}, {"batch", o.batch},   {"steps", o.steps},
+      {"seq", m.sequence},    {"layers", m.layers},             {"dense", m.dense},   {"hidden", m.hidden},
+      {"heads", m.heads},     {"ffn", m.ffn},                   {"experts", m.experts}, {"top_k", m.top_k},
+      {"shared", m.shared},   {"device", "cpu"},                {"dtype", type_name(m.type)},
+      {"seed", m.seed},       {"lr", o.learning_rate},          {"clip", o.clip},     {"aux", m.auxiliary}};
+  config["link_gbps"] = o.link_gbps > 0 ? nlohmann::ordered_json(o.link_gbps) : nullptr;
+  config["link_us"] = o.link_us > 0 ? nlohmann::ordered_json(o.link_us) : nullptr;
+  config["text"] = o.text.string();
+  return config;
+}
+
+/// Nine significant digits, which tell any two floats apart.
+double nine_digits(double value) { return std::strtod(fmt::format("{:.9g}", value).c_str(), nullptr); }
+
+nlohmann::ordered_json json_of(options const& o, run_result const& run) {
+  std::vector<double> losses;
+  for (auto const each : run.losses) losses.push_back(nine_digits(each));
+  return {{"policy", name_of(run.how)},
+          {"pipeline", run.pipeline},
+          {"ranks", o.ep},
+          {"config", config_of(o)},
+          {"losses", losses},
+          {"heldout_loss", nine_digits(run.held_out_loss)},
+          {"bigram_loss", nine_digits(run.bigram_loss)},
+          {"grad_digest", run.gradient_digest},
+          {"step_seconds", run.step_seconds},
+          {"exposed_seconds", run.exposed_seconds},
+          {"peak_bytes", run.peak_bytes}};
+}
+
+/// Columns as wide as their widest cell; the first to the left, the others to the right.
+std::string aligned(std::vector<std::vector<std::string>> const& rows) {
+  std::vector<std::size_t> widths(rows.front().size());
+  for (auto const& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  std::string text;
+  for (auto const& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i)
+      text += i == 0 ? fmt::format("{:<{}}", row[i], widths[i]) : fmt::format("  {:>{}}", row[i], widths[i]);
+    text += '\n';
+    if (&row == &rows.front())
+      text += std::string(std::accumulate(widths.begin(), widths.end(), std::size_t{0}) + 2 * (widths.size() - 1), '-') +
+              '\n';
+  }
+  return text;
+}
+
+}  // namespace
+
+void print_header(options const& o, corpus const& text) {
+  auto const& m = o.model;
+  fmt::print("text   {}: {} bytes to train on, {} held out\n", o.text.string(),
+             grouped(static_cast<double>(text.training_bytes())), grouped(static_cast<double>(text.held_out_bytes())));
+  fmt::print("model  {} layers ({} dense), width {}, {} heads, {} experts of width {}, top {} and {} shared, {}\n",
+             m.layers, m.dense, m.hidden, m.heads, m.experts, m.ffn, m.top_k, m.shared, type_name(m.type));
+  fmt::print("run    {} steps of {} bytes: {} ranks x {} microbatches x {} sequences of {}; {}\n\n", o.steps,
+             grouped(1.0 * o.ep * o.microbatches * o.batch * m.sequence), o.ep, o.microbatches, o.batch, m.sequence,
+             stretto::host::describe(link_of(o)));
+  std::fflush(stdout);
+}
+
+progress_line::progress_line(policy how, int steps) : how_(how), steps_(steps), terminal_(::isatty(1) == 1) {}
+
+void progress_line::show(progress const& now) {
+  auto const tenth = std::max(1, steps_ / 10);
+  if (!terminal_ && now.step % tenth != 0) return;
+  auto line = fmt::format("{:<15}  step {:>{}}/{}  loss {:.4f}  {:>7} tokens/s  {} left", name_of(how_), now.step,
+                          std::to_string(steps_).size(), steps_, now.loss, grouped(now.tokens_per_second),
+                          minutes(now.seconds_left));
+  if (!terminal_) {
+    fmt::print("{}\n", line);
+  } else {
+    auto const width = line.size();
+    line.append(width_ > width ? width_ - width : 0, ' ');
+    width_ = width;
+    fmt::print("\r{}", line);
+  }
+  std::fflush(stdout);
+}
+
+void progress_line::finish(run_result const& result) {
+  auto const seconds = std::accumulate(result.step_seconds.begin(), result.step_seconds.end(), 0.0);
+  auto line = fmt::format("{:<15}  {} steps in {:.1f} s, loss {:.4f}, held-out {:.4f} (pairs of bytes: {:.4f})",
+                          name_of(how_), result.losses.size(), seconds, result.losses.back(), result.held_out_loss,
+                          result.bigram_loss);
+  auto const width = line.size();
+  if (terminal_) line.append(width_ > width ? width_ - width : 0, ' ');
+  fmt::print("{}{}\n", terminal_ ? "\r" : "", line);
+  std::fflush(stdout);
+}
+
+std::string comparison_table(std::span<run_result const> runs) {
+  auto const serial = std::find_if(runs.begin(), runs.end(), [](auto const& run) { return run.how == policy::serial; });
+  std::vector<std::vector<std::string>> rows{{"policy", "loss", "held-out", "gradients as serial", "step", "to serial",
+                                              "exposed comm", "peak activations"}};
+  for (auto const& run : runs) {
+    auto const same = run.gradient_digest == serial->gradient_digest && run.losses == serial->losses;
+    rows.push_back({name_of(run.how), fmt::format("{:.4f}", run.losses.back()), fmt::format("{:.4f}", run.held_out_loss),
+                    same ? "yes" : "no", fmt::format("{:.1f} ms", 1e3 * median_step(run)),
+                    fmt::format("{:.3f}", median_step(run) / median_step(*serial)),
+                    fmt::format("{:.1f} ms", 1e3 * exposed_step(run)), mebibytes(run.peak_bytes)});
+  }
+  return aligned(rows);
+}
+
+void print_comparison(options const& o, std::span<run_result const> runs) {
+  fmt::print("\n{}\n", comparison_table(runs));
+  fmt::print("gradients as serial: bit-identical in the last step, and so were the losses of all steps.\n"
+             "step: median, with update. exposed comm: communication busy and compute idle, of a step; {}.\n"
+             "peak activations: what a step allocates at its peak, all {} ranks together.\n"
+             "Counts of pairs of bytes predict the held-out text with {:.4f} nats per byte.\n",
+             stretto::host::describe(link_of(o)), o.ep, runs.front().bigram_loss);
+}
+
+void write_json(std::ostream& out, options const& o, std::span<run_result const> runs) {
+  nlohmann::ordered_json all;
+  if (!o.compare) {
+    all = json_of(o, runs.front());
+  } else {
+    for (auto const& run : runs) all["runs"].push_back(json_of(o, run));
+  }
+  // A path may hold bytes that are no UTF-8.
+  out << all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+}
+
+void write_trace(std::ostream& out, options const& o, run_result const& run) {
+  stretto::write_chrome_trace(out, run.last_step,
+                              fmt::format("{}, {}", name_of(run.how), stretto::host::describe(link_of(o))));
+}
+
+}  // namespace train_moe

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "corpus.hpp"
+#include "options.hpp"
+
+#include <stretto/timeline.hpp>
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace train_moe {
+
+/// What one training run leaves.
+struct run_result {
+  policy how{};
+  std::string pipeline;
+  std::vector<double> losses;       ///< nats per byte, of each step
+  std::vector<double> step_seconds; ///< forward, backward and update
+  double held_out_loss = 0;
+  double bigram_loss = 0; ///< of the same held-out bytes
+  std::string gradient_digest;
+  double exposed_seconds = 0; ///< of all steps, mean over the ranks
+  std::size_t peak_bytes = 0; ///< of tensors that a step makes, all ranks together
+  std::vector<stretto::span> last_step;
+};
+
+struct progress {
+  int step; ///< steps done
+  double loss;
+  double tokens_per_second;
+  double seconds_left;
+};
+
+/// Trains on `o.ep` threads and calls `report` after every step, on one of them.
+/// Throws what a step throws, with rank and op in the text.
+run_result train(options const& o, policy how, corpus const& text, std::function<void(progress const&)> const& report);
+
+}  // namespace train_moe
