@@ -74,10 +74,10 @@ TEST_CASE("waits follow from the dataflow", "[link]") {
   }
   SECTION("an overwrite waits for the readers, and readers do not wait for each other") {
     auto const ops =
-        linked({row(lane::compute, 0, x), row(lane::comm, x, 0), row(lane::send, x, 0), row(lane::compute, 0, x)});
+        linked({row(lane::compute, 0, x), row(lane::comm, x, 0), row(lane::send_lower, x, 0), row(lane::compute, 0, x)});
     CHECK(wait_of(ops[2], lane::comm) == -1);
     CHECK(wait_of(ops[3], lane::comm) == 1);
-    CHECK(wait_of(ops[3], lane::send) == 2);
+    CHECK(wait_of(ops[3], lane::send_lower) == 2);
   }
   SECTION("giving back waits for the readers too") {
     auto const ops = linked({row(lane::compute, 0, x), row(lane::comm, x, 0), row(lane::compute, 0, 0, x)});
@@ -95,7 +95,7 @@ TEST_CASE("waits follow from the dataflow", "[link]") {
 
 TEST_CASE("a wait that others imply is left out", "[link]") {
   SECTION("through a third lane") {
-    auto const ops = linked({row(lane::compute, 0, x), row(lane::comm, x, y), row(lane::send, x | y, 0)});
+    auto const ops = linked({row(lane::compute, 0, x), row(lane::comm, x, y), row(lane::send_lower, x | y, 0)});
     CHECK(wait_of(ops[2], lane::comm) == 1);
     CHECK(wait_of(ops[2], lane::compute) == -1);
   }

@@ -1,0 +1,118 @@
+#include "unit/agreement.hpp"
+
+#include <stretto/pipelines/all.hpp>
+
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+using namespace stretto;
+using toy::Model;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+using Split = Schedule<Model, TwoStream1F1B, SplitDW>;
+
+/// The sentence with which an executor refuses to be made; empty if it is made.
+template <class S> std::string refusal(std::string const& picture, sizes const& wanted) {
+  toy::network<typename S::model> net(picture, wanted.microbatches > 0 ? wanted.microbatches : 1);
+  toy::tensors<toy::number> numbers;
+  null_lanes lanes;
+  try {
+    executor run(S{}, backend{numbers, lanes}, net.layers, wanted);
+  } catch (std::invalid_argument const& refused) {
+    return refused.what();
+  }
+  return {};
+}
+template <class S> std::string refusal(std::string const& picture, int microbatches) {
+  return refusal<S>(picture, sizes{.microbatches = microbatches});
+}
+
+/// Plans with one fault each, over two microbatches or more.
+enum class mistake { none, drops_forward, drops_backward, doubles_forward, doubles_backward, weights_swapped, input_first, far_chunk };
+template <mistake Made> struct Mistaken {
+  static constexpr char const* name = "mistaken";
+  static constexpr placement map = placement::looped;
+  static constexpr int chunks = 1;
+  static constexpr bool pairs = false, splits = true;
+  static constexpr int min_microbatches(int) { return 2; }
+  static constexpr void run(int, int, int microbatches, int, auto&& sink) {
+    if (Made == mistake::input_first) sink(call::backward_input(0, 0));
+    for (int m = 0; m < microbatches; ++m)
+      if (Made != mistake::drops_forward || m != 1) sink(call::forward(0, m));
+    if (Made == mistake::doubles_forward) sink(call::forward(0, 0));
+    if (Made == mistake::far_chunk) sink(call::forward(1, 0));
+    for (int m = 0; m < microbatches; ++m)
+      if (m != 0 || Made != mistake::input_first) sink(call::backward_input(0, m));
+    if (Made == mistake::doubles_backward) sink(call::backward_input(0, 0));
+    for (int m = 0; m < microbatches; ++m) {
+      int const which = Made == mistake::weights_swapped && m < 2 ? 1 - m : m;
+      if (Made != mistake::drops_backward || m != 1) sink(call::backward_weight(0, which));
+    }
+  }
+};
+template <mistake Made> std::string refusal_of_plan() {
+  return refusal<Schedule<Model, TwoStream1F1B, Mistaken<Made>>>("EMH", 3);
+}
+
+}  // namespace
+
+TEST_CASE("a step after one that failed at once is right", "[executor]") {
+  int const microbatches = 4;
+  auto const expected = toy::serial_bits<Model>("EMDMH", microbatches);
+  toy::network<Model> net("EMDMH", microbatches);
+  toy::tensors<toy::number> numbers;
+  null_lanes lanes;
+  executor run(Split{}, backend{numbers, lanes}, net.layers, sizes{.microbatches = microbatches});
+  // Negative numbers burn in the backward of that microbatch.
+  for (int const fuse : {0, 2, 3, -2, -3, -5}) {
+    CAPTURE(fuse);
+    net.burns.microbatch = fuse;
+    CHECK_THROWS_AS(run(), toy::blown);
+    net.burns.microbatch = -1;
+    net.clear();
+    run();
+    CHECK(net.bits() == expected);
+  }
+}
+
+TEST_CASE("sizes that the pipeline cannot serve are refused in words", "[executor]") {
+  CHECK(refusal<Split>("EMH", 1).empty());
+  CHECK_THAT(refusal<Split>("EM|MH", 2), ContainsSubstring("stretto[E22]") && ContainsSubstring("next_chunk()"));
+  using Crossed = Schedule<Model, TwoStream1F1B, toy::CrossedChunks>;
+  CHECK_THAT(refusal<Crossed>("EMMH", 2), ContainsSubstring("stretto[E22]"));
+  CHECK(refusal<Crossed>("EM|MH", 2).empty());
+  using Three = Schedule<Model, TwoStream1F1B, toy::ThreeChunks>;
+  CHECK_THAT(refusal<Three>("EM|M|MH", 1),
+             ContainsSubstring("three_chunks") && ContainsSubstring("1 given, at least 2 needed"));
+  CHECK_THAT(refusal<Split>("EMH", 0), ContainsSubstring("at least 1 needed"));
+  CHECK_THAT(refusal<Split>("EMH", sizes{.microbatches = 2, .chunks = 2}), ContainsSubstring("stretto[E43]"));
+  CHECK_THAT(refusal<Split>("EMH", sizes{.microbatches = 2, .ranks = 0}), ContainsSubstring("stretto[E40]"));
+}
+
+TEST_CASE("plans that drop, double or misplace a call are refused in words", "[executor]") {
+  CHECK(refusal_of_plan<mistake::none>().empty());
+  CHECK_THAT(refusal_of_plan<mistake::drops_forward>(), ContainsSubstring("stretto[E46]") && ContainsSubstring("microbatch 1"));
+  CHECK_THAT(refusal_of_plan<mistake::drops_backward>(), ContainsSubstring("stretto[E46]") && ContainsSubstring("W of stage 0"));
+  CHECK_THAT(refusal_of_plan<mistake::doubles_forward>(), ContainsSubstring("stretto[E47]"));
+  CHECK_THAT(refusal_of_plan<mistake::doubles_backward>(), ContainsSubstring("stretto[E47]"));
+  CHECK_THAT(refusal_of_plan<mistake::weights_swapped>(), ContainsSubstring("stretto[E51]"));
+  CHECK_THAT(refusal_of_plan<mistake::input_first>(), ContainsSubstring("stretto[E50]"));
+  CHECK_THAT(refusal_of_plan<mistake::far_chunk>(), ContainsSubstring("stretto[E45]"));
+}
+
+TEST_CASE("lists of layers that do not fit together are refused in words", "[executor]") {
+  // Nothing writes what the first layer reads.
+  CHECK_THAT(refusal<Split>("MH", 2),
+             ContainsSubstring("stretto[E01]") && ContainsSubstring("F.attn (Attention) of layer 0, microbatch 0, on compute"));
+  // Nothing reads what the last layer writes, so no gradient comes back.
+  CHECK_THAT(refusal<Split>("EM", 2),
+             ContainsSubstring("stretto[E01]") && ContainsSubstring("B.combine (Combine) of layer 1, microbatch 0, on comm"));
+  CHECK_THAT(refusal<Split>("EMHM", 2), ContainsSubstring("stretto[E01]"));
+}
+
+TEST_CASE("a rank without layers runs", "[executor]") {
+  toy::trained const nothing = toy::train<Split>("", 3);
+  CHECK(nothing.table.ops.empty());
+  CHECK(nothing.lanes.runs == 0);
+}
