@@ -449,6 +449,7 @@ TEST_CASE("an error that no rank handles leaves run as the error of its origin",
 TEST_CASE("a rank missing from an exchange on the lanes is named in every rank's error", "[group][failure]") {
   host::group group(3, {.deadline = std::chrono::milliseconds(300)});
   per_rank<std::string> said(3);
+  per_rank<int> came(3);
   group.run([&](int rank) {
     host::lanes lanes({.rank = rank, .board = &group.board()});
     step work{group, rank};
@@ -460,7 +461,10 @@ TEST_CASE("a rank missing from an exchange on the lanes is named in every rank's
       said[at(rank)] = error.what();
     }
     group.reset();
+    work.comm.barrier();
+    came[at(rank)] = 1;
   });
+  CHECK(came == per_rank<int>{1, 1, 1});
   CHECK(contains(said[0], "F.dispatch of layer 1, microbatch 0 failed: rank 1 did not come to all_to_all"));
   CHECK(said[0] == said[1]);
   CHECK(said[0] == said[2]);
