@@ -46,7 +46,7 @@ constexpr plan_diagnosis check_sizes(plan_facts const& facts) {
   }
   int const least = facts.least_microbatches > 1 ? facts.least_microbatches : 1;
   if (facts.microbatches < least) return size(plan_fault::too_few_microbatches, facts.microbatches, least);
-  if (facts.microbatches % facts.multiple != 0) {
+  if (facts.multiple > 1 && facts.microbatches % facts.multiple != 0) {
     return size(plan_fault::not_a_multiple, facts.microbatches, facts.multiple);
   }
   if (facts.cells() > plan_limits::cells) return size(plan_fault::too_large, facts.cells(), plan_limits::cells);
@@ -206,15 +206,21 @@ constexpr plan_diagnosis check_plan(int ranks, int microbatches, int chunks = 0)
   return check_plan(lay_out<Pipeline>(facts));
 }
 
+/// What is wrong with a pipeline type, and the sizes at which it shows.
+struct plan_finding : plan_diagnosis {
+  int ranks = -1, microbatches = -1;
+};
+
 /// A small grid of sizes, cheap enough for every compilation: what a pipeline type is held to before any size is known.
 template <pipeline Pipeline>
-constexpr plan_diagnosis prove() {
+constexpr plan_finding prove() {
   for (int ranks = 1; ranks <= 3; ++ranks) {
-    int const multiple = microbatch_multiple<Pipeline>(ranks);
-    int least = Pipeline::min_microbatches(ranks);
+    int const asked = microbatch_multiple<Pipeline>(ranks), multiple = asked > 1 ? asked : 1;
+    int least = Pipeline::min_microbatches(ranks) > 1 ? Pipeline::min_microbatches(ranks) : 1;
     least = (least + multiple - 1) / multiple * multiple;
     for (int extra = 0; extra <= 2; ++extra) {
-      if (plan_diagnosis const wrong = check_plan<Pipeline>(ranks, least + extra * multiple)) return wrong;
+      int const microbatches = least + extra * multiple;
+      if (plan_diagnosis const wrong = check_plan<Pipeline>(ranks, microbatches)) return {wrong, ranks, microbatches};
     }
   }
   return {};

@@ -42,21 +42,21 @@ inline std::string numbers_of(plan_diagnosis const& wrong) {
 inline std::string sentence(plan_facts const& facts, plan_diagnosis const& wrong) {
   plan_rule const* const rule = rule_of(wrong.what);
   if (rule == nullptr) return {};
-  std::string text = "stretto[" + std::string(rule->code) + "]: " + facts.name + " with " + std::to_string(facts.ranks) +
-                     (facts.ranks == 1 ? " rank, " : " ranks, ") + std::to_string(facts.microbatches) +
-                     (facts.microbatches == 1 ? " microbatch" : " microbatches");
-  if (facts.chunks != 1) text += ", " + std::to_string(facts.chunks) + " chunks a rank";
-  text += std::string(": ") + rule->sentence + detail::numbers_of(wrong);
+  std::string const text = rule->text;
+  auto const code_end = text.find("]: ") + 3, remedy = text.find(';');
   std::string place;
-  if (wrong.rank >= 0) place += "rank " + std::to_string(wrong.rank);
+  if (wrong.rank >= 0) place += " at rank " + std::to_string(wrong.rank);
   if (wrong.at >= 0) place += ", step " + std::to_string(wrong.at);
   if (wrong.other >= 0) place += ", rank " + std::to_string(wrong.other) + " at the other end";
   if (wrong.pass != plan_pass::none) {
     place += std::string(", ") + detail::name_of(wrong.pass) + " of stage " + std::to_string(wrong.stage) +
              ", microbatch " + std::to_string(wrong.microbatch);
   }
-  if (!place.empty()) text += " at " + place;
-  return text + "; " + rule->remedy;
+  return text.substr(0, code_end) + facts.name + " with " + std::to_string(facts.ranks) +
+         (facts.ranks == 1 ? " rank, " : " ranks, ") + std::to_string(facts.microbatches) +
+         (facts.microbatches == 1 ? " microbatch" : " microbatches") +
+         (facts.chunks == 1 ? "" : ", " + std::to_string(facts.chunks) + " chunks a rank") + ": " +
+         text.substr(code_end, remedy - code_end) + detail::numbers_of(wrong) + place + text.substr(remedy);
 }
 
 /// Throws std::invalid_argument with the sentence if the diagnosis names a fault.

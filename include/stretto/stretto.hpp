@@ -27,6 +27,7 @@
 #include <stretto/pipelines/interleaved.hpp>
 #include <stretto/pipelines/one_f_one_b.hpp>
 #include <stretto/pipelines/policies.hpp>
+#include <stretto/pipelines/proof.hpp>
 #include <stretto/pipelines/serial.hpp>
 #include <stretto/pipelines/zero_bubble_h1.hpp>
 #include <stretto/pipelines/zero_bubble_v.hpp>

@@ -1,6 +1,7 @@
 #include "oracle.hpp"
 
 #include <stretto/pipelines/all.hpp>
+#include <stretto/pipelines/policies.hpp>
 #include <stretto/plan_error.hpp>
 
 #include <catch2/catch_test_macros.hpp>
@@ -42,9 +43,11 @@ plan_fault told(plan_facts const& of, plan_diagnosis const& wrong) {
   INFO(text);
   plan_rule const* const rule = rule_of(wrong.what);
   REQUIRE(rule != nullptr);
-  CHECK(text.starts_with("stretto[" + std::string(rule->code) + "]: " + of.name));
-  CHECK(text.find(rule->sentence) != std::string::npos);
-  CHECK(text.ends_with(rule->remedy));
+  std::string const whole = rule->text;
+  auto const code_end = whole.find("]: ") + 3, remedy = whole.find(';');
+  CHECK(text.starts_with(whole.substr(0, code_end) + of.name));
+  CHECK(text.find(whole.substr(code_end, remedy - code_end)) != std::string::npos);
+  CHECK(text.ends_with(whole.substr(remedy)));
   CHECK(text.find('\n') == std::string::npos);
   if (wrong.rank >= 0) CHECK(text.find("rank " + std::to_string(wrong.rank)) != std::string::npos);
   CHECK_THROWS_AS(require(of, wrong), std::invalid_argument);
@@ -57,9 +60,12 @@ TEST_CASE("every rule has a code of its own, in ascending order, a sentence and 
   int last = 39;
   for (plan_rule const& rule : plan_rules) {
     CHECK(static_cast<int>(rule.what) == ++last);
-    CHECK(rule.code == "E" + std::to_string(last));
-    CHECK(std::string(rule.sentence).size() > 10);
-    CHECK(std::string(rule.remedy).size() > 10);
+    std::string const text = rule.text, code = "stretto[E" + std::to_string(last) + "]: ";
+    CHECK(text.starts_with(code));
+    auto const remedy = text.find("; ");
+    REQUIRE(remedy != std::string::npos);
+    CHECK(remedy > code.size() + 10);
+    CHECK(text.size() > remedy + 10);
     CHECK(rule_of(rule.what) == &rule);
   }
   CHECK(rule_of(plan_fault::none) == nullptr);
@@ -174,6 +180,16 @@ TEST_CASE("a circle of messages that no pair of ranks sees is found") {
   CHECK(found);
   auto const wrong = check_messages(made, oracle::pack(steps));
   CHECK(told(ring, wrong) == plan_fault::message_deadlock);
+}
+
+TEST_CASE("ranks of one expert group and policies that do not fit are refused in words") {
+  plan const eight = lay_out<DualPipeV>(facts_of<DualPipeV>(4, 8)), ten = lay_out<DualPipeV>(facts_of<DualPipeV>(4, 10));
+  CHECK(told(eight.facts(), check_expert_group(eight, 1, ten, 1)) == plan_fault::group_order);
+  CHECK(told(eight.facts(), check_expert_group(eight, 1, eight, 1)) == plan_fault::none);
+  policy_needs const serial = layer_policies[0], autograd = layer_policies[3];
+  CHECK(told(eight.facts(), check_policy(serial, eight.facts(), false)) == plan_fault::cannot_split);
+  CHECK(told(eight.facts(), check_policy(autograd, eight.facts(), true)) == plan_fault::cannot_split);
+  CHECK(told(eight.facts(), check_policy(serial, eight.facts(), true)) == plan_fault::none);
 }
 
 TEST_CASE("a user's list of pipelines takes the user's own along") {

@@ -134,10 +134,10 @@ def section(program: str, name: str, type_name: str, rule: str, bubble: str, liv
 
 
 def rules() -> str:
-    text = re.sub(r'"\s*\n\s*"', "", RULES.read_text())
-    rows = re.findall(r'\{plan_fault::\w+, "(E\d+)", "([^"]+)",\s*"([^"]+)"\}', text)
-    lines = [f"| stretto[{code}] | {sentence} | {remedy} |" for code, sentence, remedy in rows]
-    assert len(lines) == text.count("{plan_fault::"), "a rule was not understood"
+    text = re.sub(r'"\s*\\\n\s*"', "", RULES.read_text())
+    rows = re.findall(r'"(stretto\[E\d+\]): ([^";]+); ([^"]+)"', text)
+    lines = [f"| {code} | {sentence} | {remedy} |" for code, sentence, remedy in rows]
+    assert len(lines) == text.count("#define STRETTO_E"), "a rule was not understood"
     return "## What is refused\n\n| code | what is wrong | how to mend it |\n| --- | --- | --- |\n" + "\n".join(lines) + "\n"
 
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <stretto/pipeline.hpp>
+#include <stretto/check_plan.hpp>
 
 namespace stretto {
 inline namespace v0 {
@@ -40,6 +40,14 @@ constexpr policy_fit fit(policy_needs const& policy, bool pairs, bool splits, bo
 template <pipeline Pipeline>
 constexpr policy_fit fit(policy_needs const& policy, bool phases_split) {
   return fit(policy, Pipeline::pairs, Pipeline::splits, phases_split);
+}
+
+/// Refuses a policy, or phases, that a plan's pipeline cannot run with.
+constexpr plan_diagnosis check_policy(policy_needs const& policy, plan_facts const& facts, bool phases_split) {
+  policy_fit const found = fit(policy, facts.pairs, facts.splits, phases_split);
+  plan_diagnosis result;
+  if (found == policy_fit::needs_split || found == policy_fit::needs_passes) result.what = plan_fault::cannot_split;
+  return result;
 }
 
 }  // namespace v0

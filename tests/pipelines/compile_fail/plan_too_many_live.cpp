@@ -1,0 +1,35 @@
+// expect: stretto\[E53\]: .*more chunk activations are live
+// expect: too_many_live<
+// expect: mine::Order
+#include <stretto/pipelines/proof.hpp>
+
+#ifdef STRETTO_COMPILE_FAIL
+#define AHEAD 2
+#else
+#define AHEAD 1
+#endif
+
+namespace mine {
+
+using stretto::call;
+
+struct Order {
+  static constexpr char const* name = "order";
+  static constexpr auto map = stretto::placement::looped;
+  static constexpr int chunks = 1;
+  static constexpr bool pairs = false, splits = false;
+  static constexpr int min_microbatches(int) { return 2; }
+  static constexpr int peak_live(int, int, int, int) { return 2; }
+  static constexpr void run(int, int, int microbatches, int, auto&& sink) {
+    int const ahead = AHEAD < microbatches ? AHEAD : microbatches;
+    for (int m = 0; m < ahead; ++m) sink(call::forward(0, m));
+    for (int m = 0; m < microbatches; ++m) {
+      if (m + ahead < microbatches) sink(call::forward(0, m + ahead));
+      sink(call::backward(0, m));
+    }
+  }
+};
+
+}  // namespace mine
+
+template struct stretto::pipeline_proof<mine::Order>;
