@@ -1,5 +1,7 @@
 #include "unit/agreement.hpp"
 
+#include <stretto/adapters/host.hpp>
+
 #include <cstdlib>
 #include <new>
 
@@ -21,10 +23,11 @@ std::atomic<long> allocations{0};
 
 namespace {
 
-template <class S> long allocations_of_steps(std::string const& picture, int microbatches) {
+template <class S, class Lanes = counting_lanes>
+long allocations_of_steps(std::string const& picture, int microbatches) {
   toy::network<Model> net(picture, microbatches);
   toy::tensors<toy::number> numbers;
-  counting_lanes lanes;
+  Lanes lanes;
   executor run(S{}, backend{numbers, lanes}, net.layers, sizes{.microbatches = microbatches});
   long const before = allocations;
   run();
@@ -44,4 +47,5 @@ TEST_CASE("a step allocates nothing, not even the first", "[executor]") {
   CHECK(allocations_of_steps<Schedule<Model, TwoStream1F1B, SplitDW>>("EMDMH", 5) == 0);
   CHECK(allocations_of_steps<Schedule<Model, TwoStream1F1B, SplitDW, toy::CrossedChunks>>("EM|DMH", 5) == 0);
   CHECK(allocations_of_steps<Schedule<Model, TwoStream1F1B, SplitDW, toy::CrossedChunks>>("|EMDMH", 5) == 0);
+  CHECK(allocations_of_steps<Schedule<Model, TwoStream1F1B, SplitDW>, host::lanes>("EMDMH", 5) == 0);
 }
