@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -17,8 +18,10 @@ BUILT = ("examples", "tests", "bench")
 
 
 def files_of(root: pathlib.Path) -> list[pathlib.Path]:
-    listing = subprocess.run(["git", "-C", str(root), "ls-files", "-z"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    if listing.returncode == 0 and listing.stdout:
+    listing = None
+    if shutil.which("git"):
+        listing = subprocess.run(["git", "-C", str(root), "ls-files", "-z"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    if listing and listing.returncode == 0 and listing.stdout:
         files = [root / name for name in listing.stdout.decode().split("\0") if name]
     else:
         files = [p for p in root.rglob("*") if not any(part.startswith((".git", "build")) for part in p.relative_to(root).parts)]
