@@ -5,12 +5,6 @@ namespace stretto {
 inline namespace v0 {
 namespace detail {
 
-template <class T> inline constexpr char type_tag = 0;
-
-/// Equal for equal types only; comparable in constant expressions.
-using type_id = char const*;
-template <class T> constexpr type_id id_of() { return &type_tag<T>; }
-
 /// A slice of static text (a `string_view` without its header's cost).
 struct text {
   char const* begin = "";
@@ -31,6 +25,20 @@ template <class T> constexpr text pretty_function() {
   return {"T = type]", 9};
 #endif
 }
+
+/// Equal for equal types only (up to a collision of 64 bits); comparable in constant expressions. An address would do as
+/// well, but g++ does not compare addresses of templates at compile time under -fno-delete-null-pointer-checks, which the
+/// undefined-behaviour sanitizer implies.
+using type_id = unsigned long long;
+
+/// FNV-1a (Fowler, Noll, Vo).
+constexpr type_id hash_of(text name) {
+  type_id hash = 14695981039346656037U;
+  for (int i = 0; i < name.size; ++i) hash = (hash ^ static_cast<unsigned char>(name.begin[i])) * 1099511628211U;
+  return hash;
+}
+template <class T> inline constexpr type_id hashed_name = hash_of(pretty_function<T>());
+template <class T> constexpr type_id id_of() { return hashed_name<T>; }
 
 /// The name of `T` as the user wrote it, without namespaces and template arguments.
 template <class T> constexpr text name_of_type() {
