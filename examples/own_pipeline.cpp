@@ -34,7 +34,7 @@ struct BreadthFirst {
   }
 };
 
-}  // namespace
+} // namespace
 
 // An order that deadlocks, drops a pass or disorders weight gradients does not compile.
 template struct stretto::pipeline_proof<BreadthFirst>;
@@ -48,9 +48,10 @@ int main() try {
   plan_program::layer_costs const costs = plan_program::find_costs("deepseek_h800");
   stretto::simulation const run(plan, costs.chunk(plan.facts().chunks));
   plan_program::picture const picture{plan, run, costs};
-  std::printf("%s\n%s\n", plan_program::draw_text(picture).c_str(), plan_program::report_table(picture).c_str());
+  std::printf("%s\n%s\n", plan_program::draw_text(picture).c_str(),
+              plan_program::report_table(picture).c_str());
 
-  stretto::proved_plan<BreadthFirst>(4, 3);  // sizes that it cannot serve are refused in words
+  stretto::proved_plan<BreadthFirst>(4, 3); // sizes that it cannot serve are refused in words
 } catch (std::exception const& refusal) {
   std::printf("%s\n", refusal.what());
 }

@@ -25,17 +25,17 @@ std::string read_file(std::string const& path) {
   std::string text(largest_file + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.bad() || (file.fail() && !file.eof())) {
-    throw usage_error(fmt::format("--costs: cannot read '{}'; give a preset ({}) or a JSON file", shown(path),
-                                  [] {
-                                    std::vector<std::string> names;
-                                    for (layer_costs const& one : cost_presets()) names.push_back(one.name);
-                                    return listed(names);
-                                  }()));
+    throw usage_error(
+        fmt::format("--costs: cannot read '{}'; give a preset ({}) or a JSON file", shown(path), [] {
+          std::vector<std::string> names;
+          for (layer_costs const& one : cost_presets()) names.push_back(one.name);
+          return listed(names);
+        }()));
   }
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.size() > largest_file) {
-    throw usage_error(fmt::format("--costs: '{}' is longer than {} bytes; a cost file holds a dozen numbers", shown(path),
-                                  largest_file));
+    throw usage_error(fmt::format("--costs: '{}' is longer than {} bytes; a cost file holds a dozen numbers",
+                                  shown(path), largest_file));
   }
   return text;
 }
@@ -62,7 +62,7 @@ bool nested_too_deep(std::string const& text) {
 
 /// Reads the members of one object; what is missing, unknown or of the wrong type is named by its path.
 class reader {
- public:
+public:
   reader(std::string const& path, json const& object, std::string place)
       : path_(path), object_(object), place_(std::move(place)) {
     if (!object.is_object()) fail(fmt::format("{} is not an object", place_.empty() ? "the top" : place_));
@@ -71,7 +71,8 @@ class reader {
   void only(std::vector<std::string> const& keys) const {
     for (auto const& member : object_.items()) {
       if (std::find(keys.begin(), keys.end(), member.key()) == keys.end()) {
-        fail(fmt::format("there is no key '{}'; did you mean '{}'?", shown(at(member.key())), at(nearest(member.key(), keys))));
+        fail(fmt::format("there is no key '{}'; did you mean '{}'?", shown(at(member.key())),
+                         at(nearest(member.key(), keys))));
       }
     }
   }
@@ -99,7 +100,7 @@ class reader {
     throw usage_error(fmt::format("--costs: {} in '{}'", what, shown(path_)));
   }
 
- private:
+private:
   std::string at(std::string const& key) const { return place_.empty() ? key : place_ + "." + key; }
 
   std::string const& path_;
@@ -109,7 +110,8 @@ class reader {
 
 layer_costs from_json(std::string const& path, json const& file) {
   reader const top(path, file, "");
-  top.only({"name", "source", "unit", "forward", "backward_input", "backward_weight", "message", "layers_per_rank"});
+  top.only({"name", "source", "unit", "forward", "backward_input", "backward_weight", "message",
+            "layers_per_rank"});
   layer_costs costs;
   costs.name = top.text("name", path);
   costs.source = top.text("source", "");
@@ -129,27 +131,40 @@ layer_costs from_json(std::string const& path, json const& file) {
   if (top.has("layers_per_rank")) costs.layers_per_rank = top.number("layers_per_rank");
   stretto::chunk_costs const chunk = costs.chunk(1);
   if (!(chunk.forward_compute > 0) || !(chunk.input_compute > 0)) {
-    top.fail("a layer without compute in forward or backward_input cannot be simulated; make attn or mlp positive");
+    top.fail("a layer without compute in forward or backward_input cannot be simulated; make attn or mlp "
+             "positive");
   }
   return costs;
 }
 
-}  // namespace
+} // namespace
 
 stretto::chunk_costs layer_costs::chunk(int chunks) const {
-  stretto::chunk_costs const layer{forward.attn + forward.mlp,   forward.dispatch + forward.combine,
-                                   input.attn + input.mlp,       input.dispatch + input.combine,
-                                   weight.attn + weight.mlp, message};
+  stretto::chunk_costs const layer{forward.attn + forward.mlp, forward.dispatch + forward.combine,
+                                   input.attn + input.mlp,     input.dispatch + input.combine,
+                                   weight.attn + weight.mlp,   message};
   return layer.scaled(layers_per_rank / chunks);
 }
 
 std::vector<layer_costs> const& cost_presets() {
   static std::vector<layer_costs> const presets = {
-      {"unit", "F = I = W, no communication: the unit of the formulas in arXiv 2401.10241 and DualPipe's README", "units",
-       {1, 0, 0, 0}, {1, 0, 0, 0}, {1, 0, 0, 0}, 0, 2},
+      {"unit",
+       "F = I = W, no communication: the unit of the formulas in arXiv 2401.10241 and DualPipe's README",
+       "units",
+       {1, 0, 0, 0},
+       {1, 0, 0, 0},
+       {1, 0, 0, 0},
+       0,
+       2},
       {"deepseek_h800",
-       "deepseek-ai/profile-data train.json: 4 MoE layers, EP64, TP1, 4K tokens, H800; times read from the trace", "ms",
-       {4.4, 6.7, 4.6, 8.7}, {9.3, 7.5, 5.3, 5.8}, {2.4, 0, 5.1, 0}, 0, 8},
+       "deepseek-ai/profile-data train.json: 4 MoE layers, EP64, TP1, 4K tokens, H800; times read from the "
+       "trace",
+       "ms",
+       {4.4, 6.7, 4.6, 8.7},
+       {9.3, 7.5, 5.3, 5.8},
+       {2.4, 0, 5.1, 0},
+       0,
+       8},
   };
   return presets;
 }
@@ -161,20 +176,22 @@ layer_costs find_costs(std::string const& text) {
     names.push_back(preset.name);
   }
   if (!std::ifstream(text).good()) {
-    throw usage_error(fmt::format("--costs: '{}' is neither a file nor a preset ({}); did you mean '{}'?", shown(text),
-                                  listed(names), nearest(text, names)));
+    throw usage_error(fmt::format("--costs: '{}' is neither a file nor a preset ({}); did you mean '{}'?",
+                                  shown(text), listed(names), nearest(text, names)));
   }
   std::string const content = read_file(text);
   if (nested_too_deep(content)) {
-    throw usage_error(fmt::format("--costs: '{}' nests deeper than {} levels; two are enough", shown(text), deepest_nesting));
+    throw usage_error(fmt::format("--costs: '{}' nests deeper than {} levels; two are enough", shown(text),
+                                  deepest_nesting));
   }
   json file;
   try {
     file = json::parse(content);
   } catch (json::exception const& error) {
-    throw usage_error(fmt::format("--costs: '{}' is not JSON: {}", shown(text), shown(std::string(error.what()).substr(0, 58))));
+    throw usage_error(fmt::format("--costs: '{}' is not JSON: {}", shown(text),
+                                  shown(std::string(error.what()).substr(0, 58))));
   }
   return from_json(text, file);
 }
 
-}  // namespace plan_program
+} // namespace plan_program

@@ -14,8 +14,8 @@ struct layer_costs {
   };
   std::string name, source, unit;
   phases forward, input, weight;
-  double message = 0;          ///< one message between two ranks
-  double layers_per_rank = 1;  ///< a chunk holds this over the chunks of a rank
+  double message = 0; ///< one message between two ranks
+  double layers_per_rank = 1; ///< a chunk holds this over the chunks of a rank
 
   /// A chunk alone takes the sum of its phases; attn and mlp are compute, dispatch and combine communication.
   stretto::chunk_costs chunk(int chunks) const;
@@ -27,4 +27,4 @@ std::vector<layer_costs> const& cost_presets();
 /// The preset called `text`, or the costs in the JSON file of that name. Throws usage_error in one sentence.
 layer_costs find_costs(std::string const& text);
 
-}  // namespace plan_program
+} // namespace plan_program

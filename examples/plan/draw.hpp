@@ -38,4 +38,4 @@ std::string draw_svg(picture const& one);
 /// Chrome's trace event format: chrome://tracing and Perfetto read it.
 std::string draw_trace(picture const& one);
 
-}  // namespace plan_program
+} // namespace plan_program

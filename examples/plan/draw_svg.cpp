@@ -30,18 +30,19 @@ look of_backward(stretto::call const& one) {
 }
 
 class canvas {
- public:
-  void box(double x, double y, double width, double height, look const& how, bool odd_chunk, std::string const& label,
-           double font) {
-    fmt::format_to(to_, "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>", short_number(x), short_number(y),
-                   short_number(width), short_number(height), how.fill);
+public:
+  void box(double x, double y, double width, double height, look const& how, bool odd_chunk,
+           std::string const& label, double font) {
+    fmt::format_to(to_, "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>", short_number(x),
+                   short_number(y), short_number(width), short_number(height), how.fill);
     // The second chunk of a rank wears a bar along its foot: lightness is taken by the pass.
     if (odd_chunk) {
       fmt::format_to(to_, "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"3\" fill=\"{}\"/>", short_number(x),
                      short_number(y + height - 3), short_number(width), how.ink);
     }
     if (!label.empty() && width >= font * 0.62 * static_cast<double>(label.size())) {
-      words(x + width / 2, y + height / 2 + font * 0.34 - (odd_chunk ? 1 : 0), font, how.ink, "middle", label);
+      words(x + width / 2, y + height / 2 + font * 0.34 - (odd_chunk ? 1 : 0), font, how.ink, "middle",
+            label);
     }
     text += '\n';
   }
@@ -51,7 +52,7 @@ class canvas {
   }
   std::string text;
 
- private:
+private:
   std::back_insert_iterator<std::string> to_ = std::back_inserter(text);
 };
 
@@ -73,17 +74,20 @@ void draw_call(canvas& to, picture const& one, int rank, long at, double scale) 
   stretto::call const& call = one.of.calls(rank)[at];
   double const x = left + one.start(rank, at) * scale, y = top + row_step * rank;
   double const width = std::max((one.finish(rank, at) - one.start(rank, at)) * scale - 1, 0.4);
-  to.text += fmt::format("<g><title>{}: {} to {} {}</title>", token(one.facts(), rank, call), short_number(one.start(rank, at)),
-                         short_number(one.finish(rank, at)), one.costs.unit);
+  to.text +=
+      fmt::format("<g><title>{}: {} to {} {}</title>", token(one.facts(), rank, call),
+                  short_number(one.start(rank, at)), short_number(one.finish(rank, at)), one.costs.unit);
   auto const label = [](int microbatch) { return fmt::format("{}", microbatch); };
   if (call.what == stretto::form::forward_backward) {
     double const half = row_height / 2;
     to.box(x, y, width, half - 0.5, forward, call.forward_chunk % 2 == 1, label(call.forward_microbatch), 11);
-    to.box(x, y + half + 0.5, width, half - 0.5, backward, call.backward_chunk % 2 == 1, label(call.backward_microbatch), 11);
+    to.box(x, y + half + 0.5, width, half - 0.5, backward, call.backward_chunk % 2 == 1,
+           label(call.backward_microbatch), 11);
   } else if (call.what == stretto::form::forward) {
     to.box(x, y, width, row_height, forward, call.forward_chunk % 2 == 1, label(call.forward_microbatch), 12);
   } else {
-    to.box(x, y, width, row_height, of_backward(call), call.backward_chunk % 2 == 1, label(call.backward_microbatch), 12);
+    to.box(x, y, width, row_height, of_backward(call), call.backward_chunk % 2 == 1,
+           label(call.backward_microbatch), 12);
   }
   to.text += "</g>\n";
 }
@@ -92,7 +96,8 @@ void draw_legend(canvas& to, picture const& one) {
   double x = left;
   bool uses[5] = {};
   for (int rank = 0; rank < one.facts().ranks; ++rank) {
-    for (long at = 0; at < one.of.size(rank); ++at) uses[static_cast<int>(one.of.calls(rank)[at].what)] = true;
+    for (long at = 0; at < one.of.size(rank); ++at)
+      uses[static_cast<int>(one.of.calls(rank)[at].what)] = true;
   }
   auto const entry = [&](look const& how, bool odd_chunk, char const* name) {
     to.box(x, 56, 18, 16, how, odd_chunk, "", 0);
@@ -101,7 +106,8 @@ void draw_legend(canvas& to, picture const& one) {
   };
   auto const has = [&](stretto::form what) { return uses[static_cast<int>(what)]; };
   entry(forward, false, forward.name);
-  if (has(stretto::form::backward) || has(stretto::form::forward_backward)) entry(backward, false, backward.name);
+  if (has(stretto::form::backward) || has(stretto::form::forward_backward))
+    entry(backward, false, backward.name);
   if (has(stretto::form::backward_input)) entry(input, false, input.name);
   if (has(stretto::form::backward_weight)) entry(weight, false, weight.name);
   if (one.facts().chunks > 1) entry(forward, true, one.facts().chunks == 2 ? "second chunk" : "odd chunks");
@@ -112,19 +118,22 @@ void draw_legend(canvas& to, picture const& one) {
   }
 }
 
-}  // namespace
+} // namespace
 
 std::string draw_svg(picture const& one) {
   if (one.of.size() > most_calls) {
-    throw usage_error(fmt::format("--format svg draws at most {} calls and this plan has {}; take --format trace, or fewer "
-                                  "ranks and microbatches", most_calls, one.of.size()));
+    throw usage_error(
+        fmt::format("--format svg draws at most {} calls and this plan has {}; take --format trace, or fewer "
+                    "ranks and microbatches",
+                    most_calls, one.of.size()));
   }
   double const scale = scale_of(one), length = one.run.makespan() * scale;
   double const width = std::max(left + length + 24, 900.0), foot = top + row_step * one.facts().ranks;
   canvas to;
   to.text = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
-      "font-family=\"DejaVu Sans, Verdana, sans-serif\">\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
+      "font-family=\"DejaVu Sans, Verdana, sans-serif\">\n<rect width=\"100%\" height=\"100%\" "
+      "fill=\"#ffffff\"/>\n",
       short_number(width), short_number(foot + 34));
   to.words(left, 24, 16, "#000000", "start", one.title());
   to.words(left, 44, 12, "#444444", "start", one.summary());
@@ -133,8 +142,9 @@ std::string draw_svg(picture const& one) {
   for (int rank = 0; rank < one.facts().ranks; ++rank) {
     double const y = top + row_step * rank;
     to.words(left - 8, y + row_height / 2 + 4, 12, "#222222", "end", fmt::format("rank {}", rank));
-    to.text += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"#d0d0d0\"/>\n",
-                           short_number(left), short_number(y), short_number(length), short_number(row_height));
+    to.text +=
+        fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"#d0d0d0\"/>\n",
+                    short_number(left), short_number(y), short_number(length), short_number(row_height));
     for (long at = 0; at < one.of.size(rank); ++at) draw_call(to, one, rank, at, scale);
   }
   double const every = round_step(60 / scale);
@@ -145,4 +155,4 @@ std::string draw_svg(picture const& one) {
   return to.text + "\n</svg>\n";
 }
 
-}  // namespace plan_program
+} // namespace plan_program

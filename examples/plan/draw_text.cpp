@@ -21,11 +21,16 @@ constexpr double most_columns = 200000;
 /// What fills a call behind its token: the denser, the later in a microbatch's life.
 char fill(stretto::call const& one) {
   switch (one.what) {
-    case stretto::form::forward_backward: return '=';
-    case stretto::form::forward: return '-';
-    case stretto::form::backward: return '#';
-    case stretto::form::backward_input: return '+';
-    case stretto::form::backward_weight: return '%';
+  case stretto::form::forward_backward:
+    return '=';
+  case stretto::form::forward:
+    return '-';
+  case stretto::form::backward:
+    return '#';
+  case stretto::form::backward_input:
+    return '+';
+  case stretto::form::backward_weight:
+    return '%';
   }
   return ' ';
 }
@@ -51,7 +56,9 @@ std::string row_of(picture const& one, int rank, double scale, std::size_t width
     std::string const name = token(one.facts(), rank, one.of.calls(rank)[at]);
     for (std::size_t column = begin; column < end; ++column) {
       std::size_t const inside = column - begin;
-      row[column] = inside == 0 ? '|' : inside <= name.size() ? name[inside - 1] : fill(one.of.calls(rank)[at]);
+      row[column] = inside == 0             ? '|'
+                    : inside <= name.size() ? name[inside - 1]
+                                            : fill(one.of.calls(rank)[at]);
     }
     if (end < width) row[end] = '|';
   }
@@ -72,11 +79,12 @@ std::string ruler(std::size_t first, std::size_t width, double scale) {
   return row;
 }
 
-}  // namespace
+} // namespace
 
 std::string picture::title() const {
-  return fmt::format("{}, {} rank{}, {} microbatch{}{}", facts().name, facts().ranks, facts().ranks == 1 ? "" : "s",
-                     facts().microbatches, facts().microbatches == 1 ? "" : "es",
+  return fmt::format("{}, {} rank{}, {} microbatch{}{}", facts().name, facts().ranks,
+                     facts().ranks == 1 ? "" : "s", facts().microbatches,
+                     facts().microbatches == 1 ? "" : "es",
                      facts().chunks == 1 ? "" : fmt::format(", {} chunks a rank", facts().chunks));
 }
 
@@ -87,9 +95,9 @@ std::string picture::summary() const {
     worst = std::max(worst, run.bubble(rank));
     live = std::max(live, run.rank(rank).peak_live);
   }
-  return fmt::format("makespan {} {}, {:.3f} of ideal; bubble {} on the idlest rank; at most {} chunk activation{} live",
-                     short_number(run.makespan()), costs.unit, run.ratio(), short_number(worst), live,
-                     live == 1 ? "" : "s");
+  return fmt::format(
+      "makespan {} {}, {:.3f} of ideal; bubble {} on the idlest rank; at most {} chunk activation{} live",
+      short_number(run.makespan()), costs.unit, run.ratio(), short_number(worst), live, live == 1 ? "" : "s");
 }
 
 std::string short_number(double value) {
@@ -109,8 +117,10 @@ double round_step(double least) {
 
 std::string draw_text(picture const& one) {
   if (one.of.size() > most_calls) {
-    throw usage_error(fmt::format("--format text draws at most {} calls and this plan has {}; take --format golden or trace, "
-                                  "or fewer ranks and microbatches", most_calls, one.of.size()));
+    throw usage_error(fmt::format(
+        "--format text draws at most {} calls and this plan has {}; take --format golden or trace, "
+        "or fewer ranks and microbatches",
+        most_calls, one.of.size()));
   }
   double const scale = scale_of(one);
   auto const width = static_cast<std::size_t>(std::lround(one.run.makespan() * scale)) + 1;
@@ -130,9 +140,10 @@ std::string draw_text(picture const& one) {
     }
     text += '\n';
   }
-  text += "F3.0- forward of stage 3, microbatch 0   B3.0# backward   I3.0+ its input gradients   W3.0% its weight gradients\n"
+  text += "F3.0- forward of stage 3, microbatch 0   B3.0# backward   I3.0+ its input gradients   W3.0% its "
+          "weight gradients\n"
           "F0.2+B3.1= an overlapped pair            blank: bubble\n";
   return text;
 }
 
-}  // namespace plan_program
+} // namespace plan_program

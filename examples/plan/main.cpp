@@ -27,7 +27,7 @@ struct options {
 };
 
 struct sizes {
-  int ranks, microbatches, chunks;  ///< chunks 0: the pipeline's own number
+  int ranks, microbatches, chunks; ///< chunks 0: the pipeline's own number
 };
 
 std::vector<std::string> pipeline_names() {
@@ -37,8 +37,8 @@ std::vector<std::string> pipeline_names() {
 
 void require_one_of(std::string const& flag, std::string const& text, std::vector<std::string> const& names) {
   if (std::find(names.begin(), names.end(), text) == names.end()) {
-    throw usage_error(fmt::format("{}: there is no '{}'; did you mean '{}'? ({})", flag, shown(text), nearest(text, names),
-                                  listed(names)));
+    throw usage_error(fmt::format("{}: there is no '{}'; did you mean '{}'? ({})", flag, shown(text),
+                                  nearest(text, names), listed(names)));
   }
 }
 
@@ -61,14 +61,16 @@ std::string compare_all(sizes const& at, layer_costs const& costs, bool json) {
   stretto::shipped_pipelines::each([&]<class Pipeline>() {
     bool const takes_chunks = stretto::most_chunks<Pipeline>() != Pipeline::chunks;
     try {
-      stretto::plan const plan = plan_of(Pipeline::name, {at.ranks, at.microbatches, takes_chunks ? at.chunks : 0});
+      stretto::plan const plan =
+          plan_of(Pipeline::name, {at.ranks, at.microbatches, takes_chunks ? at.chunks : 0});
       stretto::simulation const run(plan, costs.chunk(plan.facts().chunks));
       all.push_back(compare_one({plan, run, costs}));
     } catch (std::invalid_argument const& refusal) {
       all.push_back({.name = Pipeline::name, .refused = refusal.what()});
     }
   });
-  return json ? compare_json(all, costs, at.ranks, at.microbatches) : compare_table(all, costs, at.ranks, at.microbatches);
+  return json ? compare_json(all, costs, at.ranks, at.microbatches)
+              : compare_table(all, costs, at.ranks, at.microbatches);
 }
 
 std::string golden_of(stretto::plan const& plan, bool comm) {
@@ -80,11 +82,15 @@ std::string golden_of(stretto::plan const& plan, bool comm) {
 
 std::string answer(options given) {
   require_one_of("--pipeline", given.pipeline, pipeline_names());
-  if (!given.format.empty()) require_one_of("--format", given.format, {"golden", "text", "mermaid", "svg", "trace"});
+  if (!given.format.empty())
+    require_one_of("--format", given.format, {"golden", "text", "mermaid", "svg", "trace"});
   if (given.comm && given.format.empty()) given.format = "golden";
-  if (given.comm && given.format != "golden") throw usage_error("--comm lists messages; it goes with --format golden only");
-  if (given.json && !given.format.empty()) throw usage_error("--json reports a simulation; leave --format out");
-  if (given.compare && !given.format.empty()) throw usage_error("--compare prints a table; leave --format and --comm out");
+  if (given.comm && given.format != "golden")
+    throw usage_error("--comm lists messages; it goes with --format golden only");
+  if (given.json && !given.format.empty())
+    throw usage_error("--json reports a simulation; leave --format out");
+  if (given.compare && !given.format.empty())
+    throw usage_error("--compare prints a table; leave --format and --comm out");
   sizes const at = sizes_of(given);
   layer_costs const costs = given.costs.empty() ? cost_presets().front() : find_costs(given.costs);
   if (given.compare) return compare_all(at, costs, given.json);
@@ -106,7 +112,7 @@ int refuse(char const* what) {
   return 2;
 }
 
-}  // namespace
+} // namespace
 
 int main(int count, char** words) {
   options given;
@@ -120,10 +126,11 @@ int main(int count, char** words) {
   app.add_option("--costs", given.costs, "simulate with these costs: unit, deepseek_h800, or a JSON file");
   app.add_flag("--json", given.json, "the simulation as JSON");
   app.add_flag("--compare", given.compare, "a table of every pipeline at these sizes");
-  app.footer("Examples:\n"
-             "  plan --pipeline dual_pipe_v --ranks 4 --microbatches 8\n"
-             "  plan --pipeline interleaved_ep --ranks 4 --microbatches 8 --chunks 4 --format svg > plan.svg\n"
-             "  plan --ranks 8 --microbatches 32 --costs deepseek_h800 --compare");
+  app.footer(
+      "Examples:\n"
+      "  plan --pipeline dual_pipe_v --ranks 4 --microbatches 8\n"
+      "  plan --pipeline interleaved_ep --ranks 4 --microbatches 8 --chunks 4 --format svg > plan.svg\n"
+      "  plan --ranks 8 --microbatches 32 --costs deepseek_h800 --compare");
   try {
     app.parse(count, words);
   } catch (CLI::Success const& help) {

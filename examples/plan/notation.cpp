@@ -27,13 +27,14 @@ void add(std::string& text, stretto::plan_facts const& facts, int rank, stretto:
 }
 
 void add(std::string& text, stretto::plan_step const& step) {
-  bool const sends = step.what == stretto::step_kind::send, forward = step.carries == stretto::traffic::activation;
+  bool const sends = step.what == stretto::step_kind::send,
+             forward = step.carries == stretto::traffic::activation;
   text += sends ? "SEND_" : "RECV_";
   int const consuming = forward ? step.stage + 1 : step.stage - 1;
   add(text, forward ? 'F' : 'B', sends ? step.stage : consuming, step.number);
 }
 
-}  // namespace
+} // namespace
 
 std::string token(stretto::plan_facts const& facts, int rank, stretto::call const& one) {
   std::string text;
@@ -70,4 +71,4 @@ std::string golden(stretto::plan const& of, stretto::plan_steps const& steps) {
   return text;
 }
 
-}  // namespace plan_program
+} // namespace plan_program

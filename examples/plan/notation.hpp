@@ -17,4 +17,4 @@ std::string golden(stretto::plan const& of);
 /// The same with the messages between them.
 std::string golden(stretto::plan const& of, stretto::plan_steps const& steps);
 
-}  // namespace plan_program
+} // namespace plan_program

@@ -40,11 +40,11 @@ std::string with_percent(double value, double whole) {
 }
 
 std::string costs_line(layer_costs const& costs) {
-  return fmt::format("costs: {}{}; a call alone takes its phases in turn, a pair its longer lane\n", costs.name,
-                     costs.source.empty() ? "" : " (" + costs.source + ")");
+  return fmt::format("costs: {}{}; a call alone takes its phases in turn, a pair its longer lane\n",
+                     costs.name, costs.source.empty() ? "" : " (" + costs.source + ")");
 }
 
-}  // namespace
+} // namespace
 
 std::string report_table(picture const& one) {
   std::vector<std::vector<std::string>> rows = {
@@ -52,12 +52,13 @@ std::string report_table(picture const& one) {
   for (int rank = 0; rank < one.facts().ranks; ++rank) {
     stretto::rank_report const& report = one.run.rank(rank);
     rows.push_back({fmt::format("{}", rank), short_number(report.compute), short_number(report.comm),
-                    with_percent(report.exposed, one.run.makespan()), with_percent(one.run.bubble(rank), one.run.makespan()),
+                    with_percent(report.exposed, one.run.makespan()),
+                    with_percent(one.run.bubble(rank), one.run.makespan()),
                     fmt::format("{}", report.peak_live)});
   }
-  return fmt::format("{}\n{}makespan {} {}, ideal {} {}, ratio to ideal {:.3f}\n\n", one.title(), costs_line(one.costs),
-                     short_number(one.run.makespan()), one.costs.unit, short_number(one.run.ideal()), one.costs.unit,
-                     one.run.ratio()) +
+  return fmt::format("{}\n{}makespan {} {}, ideal {} {}, ratio to ideal {:.3f}\n\n", one.title(),
+                     costs_line(one.costs), short_number(one.run.makespan()), one.costs.unit,
+                     short_number(one.run.ideal()), one.costs.unit, one.run.ratio()) +
          table(rows);
 }
 
@@ -94,33 +95,38 @@ compared compare_one(picture const& one) {
     result.exposed = std::max(result.exposed, report.exposed);
     result.peak_live = std::max(result.peak_live, static_cast<double>(report.peak_live) / one.facts().chunks);
     for (long at = 0; at < one.of.size(rank); ++at) {
-      stretto::detail::each_output(one.facts(), rank, one.of.calls(rank)[at], [&](auto const&) { ++result.messages; });
+      stretto::detail::each_output(one.facts(), rank, one.of.calls(rank)[at],
+                                   [&](auto const&) { ++result.messages; });
     }
   }
   return result;
 }
 
-std::string compare_table(std::vector<compared> const& all, layer_costs const& costs, int ranks, int microbatches) {
-  std::vector<std::vector<std::string>> rows = {
-      {"pipeline", "chunks", "makespan", "ratio to ideal", "bubble", "exposed communication", "peak live", "messages"}};
+std::string compare_table(std::vector<compared> const& all, layer_costs const& costs, int ranks,
+                          int microbatches) {
+  std::vector<std::vector<std::string>> rows = {{"pipeline", "chunks", "makespan", "ratio to ideal", "bubble",
+                                                 "exposed communication", "peak live", "messages"}};
   std::string refusals;
   for (compared const& one : all) {
     if (!one.refused.empty()) {
       refusals += one.refused + '\n';
       continue;
     }
-    rows.push_back({one.name, fmt::format("{}", one.chunks), short_number(one.makespan), fmt::format("{:.3f}", one.ratio),
-                    with_percent(one.bubble, one.makespan), with_percent(one.exposed, one.makespan),
-                    fmt::format("{:.2f}", one.peak_live), fmt::format("{}", one.messages)});
+    rows.push_back({one.name, fmt::format("{}", one.chunks), short_number(one.makespan),
+                    fmt::format("{:.3f}", one.ratio), with_percent(one.bubble, one.makespan),
+                    with_percent(one.exposed, one.makespan), fmt::format("{:.2f}", one.peak_live),
+                    fmt::format("{}", one.messages)});
   }
-  return fmt::format("{} rank{}, {} microbatch{}, times in {}\n{}bubble, exposed communication and peak live of the worst rank; "
+  return fmt::format("{} rank{}, {} microbatch{}, times in {}\n{}bubble, exposed communication and peak live "
+                     "of the worst rank; "
                      "live in activations of all layers of a rank\n\n",
                      ranks, ranks == 1 ? "" : "s", microbatches, microbatches == 1 ? "" : "es", costs.unit,
                      costs_line(costs)) +
          table(rows) + (refusals.empty() ? "" : "\n" + refusals);
 }
 
-std::string compare_json(std::vector<compared> const& all, layer_costs const& costs, int ranks, int microbatches) {
+std::string compare_json(std::vector<compared> const& all, layer_costs const& costs, int ranks,
+                         int microbatches) {
   ordered_json pipelines = ordered_json::array();
   for (compared const& one : all) {
     if (!one.refused.empty()) {
@@ -136,9 +142,11 @@ std::string compare_json(std::vector<compared> const& all, layer_costs const& co
                          {"peak_live", one.peak_live},
                          {"messages", one.messages}});
   }
-  ordered_json const file = {
-      {"ranks", ranks}, {"microbatches", microbatches}, {"costs", costs_json(costs)}, {"pipelines", pipelines}};
+  ordered_json const file = {{"ranks", ranks},
+                             {"microbatches", microbatches},
+                             {"costs", costs_json(costs)},
+                             {"pipelines", pipelines}};
   return file.dump(2) + '\n';
 }
 
-}  // namespace plan_program
+} // namespace plan_program

@@ -26,13 +26,14 @@ std::size_t edits(std::string const& left, std::string const& right) {
   return row.back();
 }
 
-}  // namespace
+} // namespace
 
 std::string nearest(std::string const& text, std::vector<std::string> const& names) {
   std::string const start = text.substr(0, 64);
-  return *std::min_element(names.begin(), names.end(), [&](std::string const& left, std::string const& right) {
-    return edits(start, left) < edits(start, right);
-  });
+  return *std::min_element(names.begin(), names.end(),
+                           [&](std::string const& left, std::string const& right) {
+                             return edits(start, left) < edits(start, right);
+                           });
 }
 
 std::string listed(std::vector<std::string> const& names) {
@@ -50,8 +51,10 @@ std::string shown(std::string const& text) {
 int whole_number(std::string const& flag, std::string const& text, int least, int most) {
   int value = 0;
   auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc{} && end == text.data() + text.size() && value >= least && value <= most) return value;
-  throw usage_error(fmt::format("{} takes a whole number from {} to {}, not '{}'", flag, least, most, shown(text)));
+  if (error == std::errc{} && end == text.data() + text.size() && value >= least && value <= most)
+    return value;
+  throw usage_error(
+      fmt::format("{} takes a whole number from {} to {}, not '{}'", flag, least, most, shown(text)));
 }
 
-}  // namespace plan_program
+} // namespace plan_program

@@ -23,4 +23,4 @@ std::string shown(std::string const& text);
 /// The whole number in `text`. Throws usage_error that names `flag` and the range.
 int whole_number(std::string const& flag, std::string const& text, int least, int most);
 
-}  // namespace plan_program
+} // namespace plan_program

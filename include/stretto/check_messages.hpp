@@ -22,7 +22,7 @@ constexpr plan_diagnosis of_step(plan_fault what, int rank, long at, plan_step c
 
 /// Each message once at each end, on the right side of its call, nothing that nobody needs.
 class message_census {
- public:
+public:
   constexpr message_census(plan const& of, plan_steps const& steps)
       : plan_(of), facts_(of.facts()), steps_(steps), state_(2 * facts_.cells()) {}
 
@@ -33,7 +33,8 @@ class message_census {
       if (step.what == step_kind::run) {
         if (step.number != position || position == plan_.size(rank)) return wrong_call(rank, at);
         if (plan_diagnosis const wrong = run(rank, at, plan_.calls(rank)[position++])) return wrong;
-      } else if (plan_diagnosis const wrong = step.what == step_kind::send ? send(rank, at, step) : receive(rank, at, step)) {
+      } else if (plan_diagnosis const wrong =
+                     step.what == step_kind::send ? send(rank, at, step) : receive(rank, at, step)) {
         return wrong;
       }
     }
@@ -49,20 +50,23 @@ class message_census {
       long const inside = gradient ? cell - facts_.cells() : cell;
       int const stage = static_cast<int>(inside / facts_.microbatches), from = facts_.owner(stage);
       int const to = facts_.owner(gradient ? stage - 1 : stage + 1);
-      plan_step const end{lost ? step_kind::send : step_kind::receive, gradient ? traffic::gradient : traffic::activation,
-                          static_cast<short>(lost ? to : from), stage, static_cast<int>(inside % facts_.microbatches)};
+      plan_step const end{
+          lost ? step_kind::send : step_kind::receive, gradient ? traffic::gradient : traffic::activation,
+          static_cast<short>(lost ? to : from), stage, static_cast<int>(inside % facts_.microbatches)};
       return of_step(plan_fault::unmatched_message, lost ? from : to, -1, end);
     }
     return {};
   }
 
- private:
+private:
   static constexpr unsigned char written = 1, sent = 2, received = 4, read = 8;
 
   constexpr unsigned char& state(traffic carries, int stage, int microbatch) const {
     return state_[message_cell(facts_, carries, stage, microbatch)];
   }
-  static constexpr void set(unsigned char& state, unsigned char bit) { state = static_cast<unsigned char>(state | bit); }
+  static constexpr void set(unsigned char& state, unsigned char bit) {
+    state = static_cast<unsigned char>(state | bit);
+  }
 
   constexpr plan_diagnosis run(int rank, long at, call const& one) const {
     plan_diagnosis wrong;
@@ -70,11 +74,14 @@ class message_census {
       unsigned char& now = state(in.carries, in.stage, in.microbatch);
       if ((now & received) == 0 && !wrong) {
         plan_step const end{step_kind::receive, in.carries, in.from, in.stage, in.microbatch};
-        wrong = of_step(listed(rank, at, end) ? plan_fault::misplaced_message : plan_fault::unmatched_message, rank, at, end);
+        wrong = of_step(listed(rank, at, end) ? plan_fault::misplaced_message : plan_fault::unmatched_message,
+                        rank, at, end);
       }
       set(now, read);
     });
-    each_output(facts_, rank, one, [&](plan_message const& out) { set(state(out.carries, out.stage, out.microbatch), written); });
+    each_output(facts_, rank, one, [&](plan_message const& out) {
+      set(state(out.carries, out.stage, out.microbatch), written);
+    });
     return wrong;
   }
   constexpr bool listed(int rank, long from, plan_step const& end) const {
@@ -85,7 +92,9 @@ class message_census {
   }
   /// Whether the step names a message that the plan has, with `rank` at this end of it.
   constexpr bool known(int rank, plan_step const& step) const {
-    if (step.stage < 0 || step.stage >= facts_.stages() || step.number < 0 || step.number >= facts_.microbatches) return false;
+    if (step.stage < 0 || step.stage >= facts_.stages() || step.number < 0 ||
+        step.number >= facts_.microbatches)
+      return false;
     int const next = step.carries == traffic::activation ? step.stage + 1 : step.stage - 1;
     if (next < 0 || next >= facts_.stages()) return false;
     int const from = facts_.owner(step.stage), to = facts_.owner(next);
@@ -140,15 +149,17 @@ constexpr plan_diagnosis check_mirrored(plan_facts const& facts, plan_steps cons
   return {};
 }
 
-}  // namespace detail
+} // namespace detail
 
 /// Runs the lists as if every send and receive blocked its rank; the first rank that never ends, if one does not.
-constexpr plan_diagnosis replay_messages(plan_facts const& facts, plan_steps const& steps, send_semantics how) {
+constexpr plan_diagnosis replay_messages(plan_facts const& facts, plan_steps const& steps,
+                                         send_semantics how) {
   detail::plan_array<long> next(facts.ranks);
   detail::plan_array<bool> sent(2 * facts.cells());
   detail::rank_queue waiting(facts.ranks);
   auto const head = [&](int rank) -> plan_step const* {
-    while (next[rank] < steps.size(rank) && steps.steps(rank)[next[rank]].what == step_kind::run) ++next[rank];
+    while (next[rank] < steps.size(rank) && steps.steps(rank)[next[rank]].what == step_kind::run)
+      ++next[rank];
     return next[rank] < steps.size(rank) ? &steps.steps(rank)[next[rank]] : nullptr;
   };
   while (!waiting.empty()) {
@@ -160,8 +171,8 @@ constexpr plan_diagnosis replay_messages(plan_facts const& facts, plan_steps con
         if (mine->what == step_kind::send) arrived = true;
       } else {
         plan_step const* const other = head(mine->peer);
-        if (other == nullptr || other->what == mine->what || other->peer != rank || other->carries != mine->carries ||
-            other->stage != mine->stage || other->number != mine->number) {
+        if (other == nullptr || other->what == mine->what || other->peer != rank ||
+            other->carries != mine->carries || other->stage != mine->stage || other->number != mine->number) {
           break;
         }
         ++next[mine->peer];
@@ -171,7 +182,8 @@ constexpr plan_diagnosis replay_messages(plan_facts const& facts, plan_steps con
     }
   }
   for (int rank = 0; rank < facts.ranks; ++rank) {
-    if (plan_step const* const stuck = head(rank)) return detail::of_step(plan_fault::message_deadlock, rank, next[rank], *stuck);
+    if (plan_step const* const stuck = head(rank))
+      return detail::of_step(plan_fault::message_deadlock, rank, next[rank], *stuck);
   }
   return {};
 }
@@ -187,5 +199,5 @@ constexpr plan_diagnosis check_messages(plan const& of, plan_steps const& steps)
   return replay_messages(of.facts(), steps, send_semantics::rendezvous);
 }
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

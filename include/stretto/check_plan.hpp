@@ -49,7 +49,8 @@ constexpr plan_diagnosis check_sizes(plan_facts const& facts) {
   if (facts.multiple > 1 && facts.microbatches % facts.multiple != 0) {
     return size(plan_fault::not_a_multiple, facts.microbatches, facts.multiple);
   }
-  if (facts.cells() > plan_limits::cells) return size(plan_fault::too_large, facts.cells(), plan_limits::cells);
+  if (facts.cells() > plan_limits::cells)
+    return size(plan_fault::too_large, facts.cells(), plan_limits::cells);
   return {};
 }
 
@@ -57,9 +58,10 @@ namespace detail {
 
 /// Walks the calls of one rank: every pass there, once, in an order that the rank itself can follow.
 class rank_checker {
- public:
+public:
   constexpr rank_checker(plan const& of, int rank)
-      : plan_(of), facts_(of.facts()), rank_(rank), seen_(static_cast<long>(facts_.chunks) * facts_.microbatches) {}
+      : plan_(of), facts_(of.facts()), rank_(rank),
+        seen_(static_cast<long>(facts_.chunks) * facts_.microbatches) {}
 
   constexpr plan_diagnosis census() const {
     for (long at = 0; at < plan_.size(rank_); ++at) {
@@ -67,9 +69,11 @@ class rank_checker {
       if (!in_range(one)) return wrong(plan_fault::no_such_place, at, plan_pass::none, -1, -1);
       if (one.what == form::forward_backward) {
         if (!facts_.pairs) return of_forward(plan_fault::undeclared_form, at);
-        if (one.forward_microbatch == one.backward_microbatch) return of_forward(plan_fault::dependent_pair, at);
+        if (one.forward_microbatch == one.backward_microbatch)
+          return of_forward(plan_fault::dependent_pair, at);
       }
-      if (one.runs_input() != one.runs_weight() && !facts_.splits) return of_backward(plan_fault::undeclared_form, at);
+      if (one.runs_input() != one.runs_weight() && !facts_.splits)
+        return of_backward(plan_fault::undeclared_form, at);
       if (one.runs_forward() && !mark(one.forward_chunk, one.forward_microbatch, did_forward)) {
         return of_forward(plan_fault::doubled, at);
       }
@@ -137,7 +141,7 @@ class rank_checker {
     return plan_.calls(rank_)[at].runs_forward() ? of_forward(what, at) : of_backward(what, at);
   }
 
- private:
+private:
   static constexpr unsigned char did_forward = 1, did_input = 2, did_weight = 4;
 
   constexpr long cell(int chunk, int microbatch) const {
@@ -158,7 +162,8 @@ class rank_checker {
   }
   constexpr plan_diagnosis wrong(plan_fault what, long at, plan_pass pass, int chunk, int microbatch) const {
     plan_diagnosis result;
-    result.what = what, result.rank = rank_, result.at = at, result.pass = pass, result.microbatch = microbatch;
+    result.what = what, result.rank = rank_, result.at = at, result.pass = pass,
+    result.microbatch = microbatch;
     result.stage = chunk < 0 ? -1 : facts_.stage(rank_, chunk);
     return result;
   }
@@ -180,7 +185,7 @@ class rank_checker {
   plan_array<unsigned char> seen_;
 };
 
-}  // namespace detail
+} // namespace detail
 
 /// The whole proof of a plan at the level of calls: sizes; on each rank every pass once, in order, weight gradients of a
 /// chunk ascending, live activations within the bound; over all ranks no circle of waits.
@@ -212,15 +217,15 @@ struct plan_finding : plan_diagnosis {
 };
 
 /// A small grid of sizes, cheap enough for every compilation: what a pipeline type is held to before any size is known.
-template <pipeline Pipeline>
-constexpr plan_finding prove() {
+template <pipeline Pipeline> constexpr plan_finding prove() {
   for (int ranks = 1; ranks <= 3; ++ranks) {
     int const asked = microbatch_multiple<Pipeline>(ranks), multiple = asked > 1 ? asked : 1;
     int least = Pipeline::min_microbatches(ranks) > 1 ? Pipeline::min_microbatches(ranks) : 1;
     least = (least + multiple - 1) / multiple * multiple;
     for (int extra = 0; extra <= 2; ++extra) {
       int const microbatches = least + extra * multiple;
-      if (plan_diagnosis const wrong = check_plan<Pipeline>(ranks, microbatches)) return {wrong, ranks, microbatches};
+      if (plan_diagnosis const wrong = check_plan<Pipeline>(ranks, microbatches))
+        return {wrong, ranks, microbatches};
     }
   }
   return {};
@@ -239,5 +244,5 @@ constexpr plan_diagnosis check_expert_group(plan const& mine, int rank, plan con
   return result;
 }
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

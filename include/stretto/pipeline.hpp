@@ -7,15 +7,15 @@ inline namespace v0 {
 
 namespace detail {
 constexpr int at_most(int number, int limit) { return number < limit ? number : limit; }
-}  // namespace detail
+} // namespace detail
 
 /// What one call of a plan runs on a rank.
 enum class form : unsigned char {
-  forward_backward,  ///< F of one microbatch beside B of another: an overlapped pair
-  forward,           ///< F alone
-  backward,          ///< B alone: both halves
-  backward_input,    ///< I alone: the gradients of the inputs
-  backward_weight    ///< W alone: the parameter gradients of an earlier I
+  forward_backward, ///< F of one microbatch beside B of another: an overlapped pair
+  forward, ///< F alone
+  backward, ///< B alone: both halves
+  backward_input, ///< I alone: the gradients of the inputs
+  backward_weight ///< W alone: the parameter gradients of an earlier I
 };
 
 /// One step of a rank: a form, and the chunks and microbatches that it works on.
@@ -45,7 +45,8 @@ struct call {
   }
   /// F of one chunk and microbatch beside B of another; neither may need the other.
   static constexpr call pair(int chunk_f, int microbatch_f, int chunk_b, int microbatch_b) {
-    return {form::forward_backward, static_cast<short>(chunk_f), static_cast<short>(chunk_b), microbatch_f, microbatch_b};
+    return {form::forward_backward, static_cast<short>(chunk_f), static_cast<short>(chunk_b), microbatch_f,
+            microbatch_b};
   }
 
   /// Whether an F is part of this call.
@@ -62,8 +63,8 @@ struct call {
 
 /// How the stages of the model lie on the ranks.
 enum class placement : unsigned char {
-  looped,  ///< stage s on rank s mod P: chunk after chunk in the same direction
-  vee      ///< there and back: chunk 0 runs up the ranks, chunk 1 down, and so on (one V for two chunks)
+  looped, ///< stage s on rank s mod P: chunk after chunk in the same direction
+  vee ///< there and back: chunk 0 runs up the ranks, chunk 1 down, and so on (one V for two chunks)
 };
 
 /// The stage that `chunk` of `rank` holds.
@@ -103,8 +104,7 @@ concept pipeline = requires(int number, void (*sink)(call)) {
 };
 
 /// The largest number of chunks that a rank may have under `Pipeline`.
-template <pipeline Pipeline>
-constexpr int most_chunks() {
+template <pipeline Pipeline> constexpr int most_chunks() {
   if constexpr (requires { Pipeline::most_chunks; }) {
     return Pipeline::most_chunks;
   } else {
@@ -113,8 +113,7 @@ constexpr int most_chunks() {
 }
 
 /// The number that must divide the microbatches under `Pipeline` (1: any number will do).
-template <pipeline Pipeline>
-constexpr int microbatch_multiple(int ranks) {
+template <pipeline Pipeline> constexpr int microbatch_multiple(int ranks) {
   if constexpr (requires { Pipeline::microbatch_multiple(ranks); }) {
     return Pipeline::microbatch_multiple(ranks);
   } else {
@@ -123,8 +122,7 @@ constexpr int microbatch_multiple(int ranks) {
 }
 
 /// The bound on the live chunk activations of a rank, or -1 where `Pipeline` gives none.
-template <pipeline Pipeline>
-constexpr int peak_live(int ranks, int rank, int microbatches, int chunks) {
+template <pipeline Pipeline> constexpr int peak_live(int ranks, int rank, int microbatches, int chunks) {
   if constexpr (requires { Pipeline::peak_live(ranks, rank, microbatches, chunks); }) {
     return Pipeline::peak_live(ranks, rank, microbatches, chunks);
   } else {
@@ -132,5 +130,5 @@ constexpr int peak_live(int ranks, int rank, int microbatches, int chunks) {
   }
 }
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

@@ -8,15 +8,15 @@ inline namespace v0 {
 /// Where plans end: larger numbers are refused in words before anything is built.
 struct plan_limits {
   static constexpr int ranks = 4096, microbatches = 1'000'000, chunks = 1024;
-  static constexpr long cells = 1L << 23;  ///< stages times microbatches; about 1 GB for plan, messages and times
+  static constexpr long cells =
+      1L << 23; ///< stages times microbatches; up to 2 GB with messages
 };
 
 namespace detail {
 
 /// Zeroed memory that constant evaluation may use too: freed at the end of the scope, moved but never copied.
-template <class Item>
-class plan_array {
- public:
+template <class Item> class plan_array {
+public:
   constexpr plan_array() = default;
   constexpr explicit plan_array(long count) : items_(new Item[static_cast<unsigned long>(count)]{}) {}
   constexpr plan_array(plan_array&& other) noexcept : items_(other.items_) { other.items_ = nullptr; }
@@ -30,11 +30,11 @@ class plan_array {
   constexpr Item* get() const { return items_; }
   constexpr Item& operator[](long at) const { return items_[at]; }
 
- private:
+private:
   Item* items_ = nullptr;
 };
 
-}  // namespace detail
+} // namespace detail
 
 /// What a plan was made from, as values: checks, pictures and simulation need no pipeline type.
 struct plan_facts {
@@ -55,22 +55,25 @@ struct plan_facts {
 };
 
 /// The facts of `Pipeline` at these sizes; `chunks` 0 takes the pipeline's own number.
-template <pipeline Pipeline>
-constexpr plan_facts facts_of(int ranks, int microbatches, int chunks = 0) {
+template <pipeline Pipeline> constexpr plan_facts facts_of(int ranks, int microbatches, int chunks = 0) {
   int const most = most_chunks<Pipeline>();
   bool const fixed = most == Pipeline::chunks;
-  return {Pipeline::name,  Pipeline::map,
-          ranks,           microbatches,
+  return {Pipeline::name,
+          Pipeline::map,
+          ranks,
+          microbatches,
           chunks == 0 ? static_cast<int>(Pipeline::chunks) : chunks,
-          Pipeline::pairs, Pipeline::splits,
-          fixed ? most : 1, most,
+          Pipeline::pairs,
+          Pipeline::splits,
+          fixed ? most : 1,
+          most,
           ranks >= 1 && ranks <= plan_limits::ranks ? Pipeline::min_microbatches(ranks) : 1,
           ranks >= 1 && ranks <= plan_limits::ranks ? microbatch_multiple<Pipeline>(ranks) : 1};
 }
 
 /// The calls of every rank, with the bound on live activations that the pipeline gives for each.
 class plan {
- public:
+public:
   /// An empty plan with room for `counts[rank]` calls of each rank; for plans that do not come from a pipeline type.
   constexpr plan(plan_facts const& facts, long const* counts)
       : facts_(facts), first_(facts.ranks + 1L), bounds_(facts.ranks) {
@@ -91,7 +94,7 @@ class plan {
   constexpr int bound(int rank) const { return bounds_[rank]; }
   constexpr void set_bound(int rank, int live) { bounds_[rank] = live; }
 
- private:
+private:
   plan_facts facts_;
   detail::plan_array<long> first_;
   detail::plan_array<int> bounds_;
@@ -99,8 +102,7 @@ class plan {
 };
 
 /// Lays out `Pipeline` for all ranks. The sizes must have passed `check_sizes`.
-template <pipeline Pipeline>
-constexpr plan lay_out(plan_facts const& facts) {
+template <pipeline Pipeline> constexpr plan lay_out(plan_facts const& facts) {
   detail::plan_array<long> counts(facts.ranks);
   for (int rank = 0; rank < facts.ranks; ++rank) {
     long count = 0;
@@ -116,5 +118,5 @@ constexpr plan lay_out(plan_facts const& facts) {
   return result;
 }
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

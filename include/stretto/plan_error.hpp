@@ -13,13 +13,20 @@ namespace detail {
 
 constexpr char const* name_of(plan_pass pass) {
   switch (pass) {
-    case plan_pass::forward: return "F";
-    case plan_pass::backward: return "B";
-    case plan_pass::input: return "I";
-    case plan_pass::weight: return "W";
-    case plan_pass::send: return "the send of the output";
-    case plan_pass::receive: return "the receive of the output";
-    case plan_pass::none: break;
+  case plan_pass::forward:
+    return "F";
+  case plan_pass::backward:
+    return "B";
+  case plan_pass::input:
+    return "I";
+  case plan_pass::weight:
+    return "W";
+  case plan_pass::send:
+    return "the send of the output";
+  case plan_pass::receive:
+    return "the receive of the output";
+  case plan_pass::none:
+    break;
   }
   return "";
 }
@@ -29,14 +36,18 @@ inline std::string numbers_of(plan_diagnosis const& wrong) {
   if (wrong.found < 0 && wrong.wanted < 0) return {};
   std::string const found = std::to_string(wrong.found), wanted = std::to_string(wrong.wanted);
   switch (wrong.what) {
-    case plan_fault::too_few_microbatches: return " (" + found + " given, at least " + wanted + " needed)";
-    case plan_fault::not_a_multiple: return " (" + found + " given, a multiple of " + wanted + " needed)";
-    case plan_fault::weight_order: return " (" + found + " ran before it)";
-    default: return " (" + found + ", at most " + wanted + ")";
+  case plan_fault::too_few_microbatches:
+    return " (" + found + " given, at least " + wanted + " needed)";
+  case plan_fault::not_a_multiple:
+    return " (" + found + " given, a multiple of " + wanted + " needed)";
+  case plan_fault::weight_order:
+    return " (" + found + " ran before it)";
+  default:
+    return " (" + found + ", at most " + wanted + ")";
   }
 }
 
-}  // namespace detail
+} // namespace detail
 
 /// One sentence: what is wrong, where, and how to mend it.
 inline std::string sentence(plan_facts const& facts, plan_diagnosis const& wrong) {
@@ -66,8 +77,7 @@ inline void require(plan_facts const& facts, plan_diagnosis const& wrong) {
 
 /// The plan of `Pipeline` for all ranks, proved; `chunks` 0 takes the pipeline's own number.
 /// Throws std::invalid_argument with the sentence of the first rule that it breaks.
-template <pipeline Pipeline>
-plan proved_plan(int ranks, int microbatches, int chunks = 0) {
+template <pipeline Pipeline> plan proved_plan(int ranks, int microbatches, int chunks = 0) {
   plan_facts const facts = facts_of<Pipeline>(ranks, microbatches, chunks);
   require(facts, check_sizes(facts));
   plan result = lay_out<Pipeline>(facts);
@@ -75,5 +85,5 @@ plan proved_plan(int ranks, int microbatches, int chunks = 0) {
   return result;
 }
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

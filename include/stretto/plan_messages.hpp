@@ -7,8 +7,8 @@ inline namespace v0 {
 
 /// What a message between two ranks carries.
 enum class traffic : unsigned char {
-  activation,  ///< the output of F, to the next stage
-  gradient     ///< the input gradient, to the stage before
+  activation, ///< the output of F, to the next stage
+  gradient ///< the input gradient, to the stage before
 };
 
 enum class step_kind : unsigned char { run, send, receive };
@@ -17,17 +17,17 @@ enum class step_kind : unsigned char { run, send, receive };
 /// microbatch) at both ends.
 struct plan_step {
   step_kind what;
-  traffic carries;  ///< of a message
-  short peer;       ///< the rank at the other end of a message
-  int stage;        ///< of a message: the stage that produced it
-  int number;       ///< of a message: its microbatch; of a call: its position in the calls of the rank
+  traffic carries; ///< of a message
+  short peer; ///< the rank at the other end of a message
+  int stage; ///< of a message: the stage that produced it
+  int number; ///< of a message: its microbatch; of a call: its position in the calls of the rank
 
   friend constexpr bool operator==(plan_step const&, plan_step const&) = default;
 };
 
 /// The lists of all ranks: the calls of a plan with the messages they need.
 class plan_steps {
- public:
+public:
   constexpr plan_steps(int ranks, long const* counts) : first_(ranks + 1L) {
     for (int rank = 0; rank < ranks; ++rank) first_[rank + 1] = first_[rank] + counts[rank];
     steps_ = detail::plan_array<plan_step>(first_[ranks]);
@@ -36,7 +36,7 @@ class plan_steps {
   constexpr plan_step* steps(int rank) { return steps_.get() + first_[rank]; }
   constexpr plan_step const* steps(int rank) const { return steps_.get() + first_[rank]; }
 
- private:
+private:
   detail::plan_array<long> first_;
   detail::plan_array<plan_step> steps_;
 };
@@ -54,7 +54,8 @@ constexpr void each_output(plan_facts const& facts, int rank, call const& one, a
   auto const pass_on = [&](traffic carries, int stage, int next, int microbatch) {
     if (next < 0 || next >= facts.stages()) return;
     int const to = facts.owner(next);
-    if (to != rank) sink(plan_message{carries, static_cast<short>(rank), static_cast<short>(to), stage, microbatch});
+    if (to != rank)
+      sink(plan_message{carries, static_cast<short>(rank), static_cast<short>(to), stage, microbatch});
   };
   if (one.runs_forward()) {
     int const stage = facts.stage(rank, one.forward_chunk);
@@ -71,10 +72,13 @@ constexpr void each_input(plan_facts const& facts, int rank, call const& one, au
   auto const need = [&](traffic carries, int stage, int microbatch) {
     if (stage < 0 || stage >= facts.stages()) return;
     int const from = facts.owner(stage);
-    if (from != rank) sink(plan_message{carries, static_cast<short>(from), static_cast<short>(rank), stage, microbatch});
+    if (from != rank)
+      sink(plan_message{carries, static_cast<short>(from), static_cast<short>(rank), stage, microbatch});
   };
-  if (one.runs_forward()) need(traffic::activation, facts.stage(rank, one.forward_chunk) - 1, one.forward_microbatch);
-  if (one.runs_input()) need(traffic::gradient, facts.stage(rank, one.backward_chunk) + 1, one.backward_microbatch);
+  if (one.runs_forward())
+    need(traffic::activation, facts.stage(rank, one.forward_chunk) - 1, one.forward_microbatch);
+  if (one.runs_input())
+    need(traffic::gradient, facts.stage(rank, one.backward_chunk) + 1, one.backward_microbatch);
 }
 
 /// Row of a message in a table of all of them.
@@ -85,7 +89,7 @@ constexpr long message_cell(plan_facts const& facts, traffic carries, int stage,
 /// The messages of a plan in the order of the times at which they are ready, ranks breaking ties.
 struct message_order {
   plan_array<plan_message> sorted;
-  plan_array<int> place;  ///< by message_cell: where in `sorted`
+  plan_array<int> place; ///< by message_cell: where in `sorted`
   long count = 0;
 
   constexpr explicit message_order(plan const& of) : place(2 * of.facts().cells()) {
@@ -111,7 +115,7 @@ struct message_order {
   }
 };
 
-}  // namespace detail
+} // namespace detail
 
 /// Adds the messages to a plan that passed `check_plan`.
 ///
@@ -164,5 +168,5 @@ constexpr plan_steps lower_messages(plan const& of) {
   return result;
 }
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

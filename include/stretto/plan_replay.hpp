@@ -7,19 +7,17 @@ inline namespace v0 {
 
 /// When every call of a plan starts and ends, every rank running its calls in order as soon as their inputs are there.
 /// Rows are those of the plan: `plan.first(rank) + position`.
-template <class Time>
-struct plan_times {
+template <class Time> struct plan_times {
   detail::plan_array<Time> start, finish;
-  detail::plan_array<long> done;  ///< calls that ran, per rank
+  detail::plan_array<long> done; ///< calls that ran, per rank
   Time makespan = 0;
-  bool complete = false;  ///< false: the ranks wait for each other in a circle
+  bool complete = false; ///< false: the ranks wait for each other in a circle
 };
 
 namespace detail {
 
 /// When F and the input gradients of every (stage, microbatch) were ready; negative: not yet.
-template <class Time>
-struct plan_results {
+template <class Time> struct plan_results {
   plan_facts const& facts;
   plan_array<Time> forward, input;
 
@@ -48,8 +46,9 @@ struct plan_results {
     return latest;
   }
 
- private:
-  constexpr bool take(Time& latest, plan_array<Time> const& from, int rank, int stage, int microbatch, Time hop) const {
+private:
+  constexpr bool take(Time& latest, plan_array<Time> const& from, int rank, int stage, int microbatch,
+                      Time hop) const {
     Time at = from[facts.cell(stage, microbatch)];
     if (at < Time{0}) return false;
     if (facts.owner(stage) != rank) at = at + hop;
@@ -60,7 +59,7 @@ struct plan_results {
 
 /// Ranks that may be able to go on, first in, first out, each at most once.
 class rank_queue {
- public:
+public:
   constexpr explicit rank_queue(int ranks) : ranks_(ranks), items_(ranks), queued_(ranks) {
     for (int rank = 0; rank < ranks; ++rank) push(rank);
   }
@@ -78,20 +77,19 @@ class rank_queue {
     return rank;
   }
 
- private:
+private:
   int ranks_;
   plan_array<int> items_;
   plan_array<bool> queued_;
   int head_ = 0, count_ = 0;
 };
 
-}  // namespace detail
+} // namespace detail
 
 /// Runs `of` with `duration(call)` for each call and `hop` for each message between two ranks. A pair starts when the inputs
 /// of both halves are there, and both its outputs leave at its end. A rank holds one call at a time; a send costs its rank
 /// nothing.
-template <class Time>
-constexpr plan_times<Time> replay(plan const& of, auto&& duration, Time hop = Time{0}) {
+template <class Time> constexpr plan_times<Time> replay(plan const& of, auto&& duration, Time hop = Time{0}) {
   plan_facts const& facts = of.facts();
   plan_times<Time> result{detail::plan_array<Time>(of.size()), detail::plan_array<Time>(of.size()),
                           detail::plan_array<long>(facts.ranks)};
@@ -131,5 +129,5 @@ constexpr int unit_duration(call const& one) {
   return (one.runs_forward() ? 1 : 0) + (one.runs_input() ? 1 : 0) + (one.runs_weight() ? 1 : 0);
 }
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

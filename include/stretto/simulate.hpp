@@ -7,14 +7,14 @@ inline namespace v0 {
 
 /// What one chunk of a rank costs, in any one unit of time. Compute and communication apart: a pair runs them side by side.
 struct chunk_costs {
-  double forward_compute = 1, forward_comm = 0;  ///< F
-  double input_compute = 1, input_comm = 0;      ///< I
-  double weight_compute = 1;                     ///< W
-  double message = 0;                            ///< from one rank to another
+  double forward_compute = 1, forward_comm = 0; ///< F
+  double input_compute = 1, input_comm = 0; ///< I
+  double weight_compute = 1; ///< W
+  double message = 0; ///< from one rank to another
 
   /// The costs of a chunk that is `share` as large.
   constexpr chunk_costs scaled(double share) const {
-    return {forward_compute * share, forward_comm * share, input_compute * share,
+    return {forward_compute * share, forward_comm * share,   input_compute * share,
             input_comm * share,      weight_compute * share, message};
   }
 
@@ -39,17 +39,18 @@ struct chunk_costs {
 
 /// What a rank did in a simulated step.
 struct rank_report {
-  double compute = 0, comm = 0;  ///< the sums over its calls
-  double busy = 0;               ///< time inside calls; the rest of the makespan is bubble
-  double exposed = 0;            ///< time in which communication is busy and compute idle
-  int peak_live = 0;             ///< chunk activations, from F to the end of W
+  double compute = 0, comm = 0; ///< the sums over its calls
+  double busy = 0; ///< time inside calls; the rest of the makespan is bubble
+  double exposed = 0; ///< time in which communication is busy and compute idle
+  int peak_live = 0; ///< chunk activations, from F to the end of W
 };
 
 /// A simulated step: chunk costs on a plan that passed `check_plan`.
 class simulation {
- public:
+public:
   simulation(plan const& of, chunk_costs const& costs)
-      : times_(replay<double>(of, [&](call const& one) { return costs.duration(one); }, costs.message)),
+      : times_(replay<double>(
+            of, [&](call const& one) { return costs.duration(one); }, costs.message)),
         ranks_(of.facts().ranks) {
     for (int rank = 0; rank < of.facts().ranks; ++rank) {
       rank_report& report = ranks_[rank];
@@ -75,11 +76,11 @@ class simulation {
   /// Start and end of every call, by the rows of the plan.
   plan_times<double> const& times() const { return times_; }
 
- private:
+private:
   plan_times<double> times_;
   detail::plan_array<rank_report> ranks_;
   double ideal_ = 0;
 };
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

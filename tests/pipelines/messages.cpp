@@ -12,8 +12,7 @@ using namespace stretto;
 
 namespace {
 
-template <class Pipeline>
-constexpr bool lowers(int ranks, int microbatches) {
+template <class Pipeline> constexpr bool lowers(int ranks, int microbatches) {
   plan const made = lay_out<Pipeline>(facts_of<Pipeline>(ranks, microbatches));
   return !check_messages(made, lower_messages(made));
 }
@@ -22,7 +21,8 @@ static_assert(lowers<DualPipeV>(2, 4) && lowers<InterleavedOverlapped<>>(2, 4) &
 void each_plan(int most_ranks, int most_microbatches, auto&& act) {
   shipped_pipelines::each([&]<class Pipeline>() {
     for (int ranks = 1; ranks <= most_ranks; ++ranks) {
-      for (int microbatches = Pipeline::min_microbatches(ranks); microbatches <= most_microbatches; ++microbatches) {
+      for (int microbatches = Pipeline::min_microbatches(ranks); microbatches <= most_microbatches;
+           ++microbatches) {
         plan const made = lay_out<Pipeline>(facts_of<Pipeline>(ranks, microbatches));
         INFO(Pipeline::name << ' ' << ranks << ' ' << microbatches);
         act(made);
@@ -31,7 +31,7 @@ void each_plan(int most_ranks, int most_microbatches, auto&& act) {
   });
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("lowered lists are matched, mirrored, and end under rendezvous and buffered sends") {
   each_plan(8, 24, [](plan const& made) {
@@ -60,7 +60,8 @@ TEST_CASE("every output that another rank reads is one message, and no other is"
     std::set<oracle::key> wanted, sent, received;
     for (int stage = 0; stage < facts.stages(); ++stage) {
       for (int m = 0; m < facts.microbatches; ++m) {
-        if (stage + 1 < facts.stages() && facts.owner(stage) != facts.owner(stage + 1)) wanted.insert({0, stage, m});
+        if (stage + 1 < facts.stages() && facts.owner(stage) != facts.owner(stage + 1))
+          wanted.insert({0, stage, m});
         if (stage > 0 && facts.owner(stage) != facts.owner(stage - 1)) wanted.insert({1, stage, m});
       }
     }
@@ -86,8 +87,8 @@ TEST_CASE("a receive stands before a send only if its message is ready before it
     for (int rank = 0; rank < facts.ranks; ++rank) {
       for (long at = 0; at < made.size(rank); ++at) {
         detail::each_output(facts, rank, made.calls(rank)[at], [&](detail::plan_message const& one) {
-          ready[static_cast<std::size_t>(detail::message_cell(facts, one.carries, one.stage, one.microbatch))] =
-              times.finish[made.first(rank) + at];
+          ready[static_cast<std::size_t>(detail::message_cell(
+              facts, one.carries, one.stage, one.microbatch))] = times.finish[made.first(rank) + at];
         });
       }
     }
@@ -95,7 +96,8 @@ TEST_CASE("a receive stands before a send only if its message is ready before it
       int latest = 0;
       for (plan_step const& step : rank) {
         if (step.what == step_kind::run) continue;
-        int const now = ready[static_cast<std::size_t>(detail::message_cell(facts, step.carries, step.stage, step.number))];
+        int const now = ready[static_cast<std::size_t>(
+            detail::message_cell(facts, step.carries, step.stage, step.number))];
         REQUIRE(now >= latest);
         latest = now;
       }
@@ -110,19 +112,23 @@ TEST_CASE("placing every receive right before its reader would deadlock without 
   for (auto& rank : steps) {
     for (std::size_t i = rank.size(); i-- > 0;) {
       // Late receives: behind the sends that follow them, as far as the next call.
-      for (std::size_t j = i; j + 1 < rank.size() && rank[j].what == step_kind::receive && rank[j + 1].what == step_kind::send; ++j) {
+      for (std::size_t j = i;
+           j + 1 < rank.size() && rank[j].what == step_kind::receive && rank[j + 1].what == step_kind::send;
+           ++j) {
         std::swap(rank[j], rank[j + 1]);
       }
     }
   }
   auto const wrong = check_messages(made, oracle::pack(steps));
   CHECK((wrong.what == plan_fault::message_order || wrong.what == plan_fault::message_deadlock));
-  CHECK(replay_messages(made.facts(), oracle::pack(steps), send_semantics::rendezvous).what == plan_fault::message_deadlock);
+  CHECK(replay_messages(made.facts(), oracle::pack(steps), send_semantics::rendezvous).what ==
+        plan_fault::message_deadlock);
   CHECK(!replay_messages(made.facts(), oracle::pack(steps), send_semantics::buffered));
 }
 
 TEST_CASE("members of an expert group must issue the same calls") {
-  plan const eight = lay_out<DualPipeV>(facts_of<DualPipeV>(4, 8)), ten = lay_out<DualPipeV>(facts_of<DualPipeV>(4, 10));
+  plan const eight = lay_out<DualPipeV>(facts_of<DualPipeV>(4, 8)),
+             ten = lay_out<DualPipeV>(facts_of<DualPipeV>(4, 10));
   CHECK(!check_expert_group(eight, 2, eight, 2));
   CHECK(check_expert_group(eight, 2, ten, 2).what == plan_fault::group_order);
   CHECK(check_expert_group(eight, 2, eight, 3).what == plan_fault::group_order);

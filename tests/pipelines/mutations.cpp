@@ -13,7 +13,8 @@ namespace {
 void each_plan(int most_ranks, int most_microbatches, auto&& act) {
   shipped_pipelines::each([&]<class Pipeline>() {
     for (int ranks = 1; ranks <= most_ranks; ++ranks) {
-      for (int microbatches = Pipeline::min_microbatches(ranks); microbatches <= most_microbatches; ++microbatches) {
+      for (int microbatches = Pipeline::min_microbatches(ranks); microbatches <= most_microbatches;
+           ++microbatches) {
         INFO(Pipeline::name << ' ' << ranks << ' ' << microbatches);
         act(lay_out<Pipeline>(facts_of<Pipeline>(ranks, microbatches)));
       }
@@ -37,7 +38,8 @@ void require_lowers(oracle::lists const& mutant) {
   if (wrong) FAIL(sentence(made.facts(), wrong));
 }
 
-bool refused(plan const& made, oracle::lists const& lists, std::vector<std::vector<plan_step>> const& mutant) {
+bool refused(plan const& made, oracle::lists const& lists,
+             std::vector<std::vector<plan_step>> const& mutant) {
   bool const result = static_cast<bool>(check_messages(made, oracle::pack(mutant)));
   // A rendezvous that ends cannot have lost, doubled or misplaced a message; the order of a pair is a rule of its own.
   bool const legal = oracle::mirrored(mutant) && oracle::messages_run(lists, mutant, true);
@@ -45,7 +47,7 @@ bool refused(plan const& made, oracle::lists const& lists, std::vector<std::vect
   return result;
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("dropping or doubling any call is refused") {
   long mutants = 0;
@@ -55,7 +57,8 @@ TEST_CASE("dropping or doubling any call is refused") {
       for (std::size_t at = 0; at < lists.ranks[rank].size(); ++at) {
         auto dropped = lists, doubled = lists;
         dropped.ranks[rank].erase(dropped.ranks[rank].begin() + static_cast<long>(at));
-        doubled.ranks[rank].insert(doubled.ranks[rank].begin() + static_cast<long>(at), lists.ranks[rank][at]);
+        doubled.ranks[rank].insert(doubled.ranks[rank].begin() + static_cast<long>(at),
+                                   lists.ranks[rank][at]);
         if (!refused(dropped) || !refused(doubled)) FAIL("rank " << rank << ", call " << at);
         mutants += 2;
       }
@@ -121,11 +124,13 @@ TEST_CASE("splitting a pair keeps a plan legal, and gluing an F to the B of its 
     for (auto& calls : lists.ranks) {
       for (std::size_t at = 0; at + 1 < calls.size(); ++at) {
         call const first = calls[at], second = calls[at + 1];
-        if (first.what != form::forward || second.what != form::backward || first.forward_microbatch != second.backward_microbatch) {
+        if (first.what != form::forward || second.what != form::backward ||
+            first.forward_microbatch != second.backward_microbatch) {
           continue;
         }
         auto const before = calls;
-        calls[at] = call::pair(first.forward_chunk, first.forward_microbatch, second.backward_chunk, second.backward_microbatch);
+        calls[at] = call::pair(first.forward_chunk, first.forward_microbatch, second.backward_chunk,
+                               second.backward_microbatch);
         calls.erase(calls.begin() + static_cast<long>(at) + 1);
         REQUIRE(check_plan(oracle::plan_of(lists)).what == plan_fault::dependent_pair);
         calls = before;
@@ -145,7 +150,8 @@ TEST_CASE("dropping or doubling any end of a message is refused") {
         auto dropped = steps, doubled = steps;
         dropped[rank].erase(dropped[rank].begin() + static_cast<long>(at));
         doubled[rank].insert(doubled[rank].begin() + static_cast<long>(at), steps[rank][at]);
-        if (!refused(made, lists, dropped) || !refused(made, lists, doubled)) FAIL("rank " << rank << ", step " << at);
+        if (!refused(made, lists, dropped) || !refused(made, lists, doubled))
+          FAIL("rank " << rank << ", step " << at);
         mutants += 2;
       }
     }
@@ -189,8 +195,11 @@ TEST_CASE("a message that names another microbatch, stage, kind or peer is refus
         REQUIRE(refused_as([&] { ++step.stage; }));
         REQUIRE(refused_as([&] { step.stage = -1; }));
         REQUIRE(refused_as([&] { step.peer = static_cast<short>(step.peer + 1); }));
-        REQUIRE(refused_as([&] { step.carries = step.carries == traffic::gradient ? traffic::activation : traffic::gradient; }));
-        REQUIRE(refused_as([&] { step.what = step.what == step_kind::send ? step_kind::receive : step_kind::send; }));
+        REQUIRE(refused_as([&] {
+          step.carries = step.carries == traffic::gradient ? traffic::activation : traffic::gradient;
+        }));
+        REQUIRE(refused_as(
+            [&] { step.what = step.what == step_kind::send ? step_kind::receive : step_kind::send; }));
       }
     }
   });

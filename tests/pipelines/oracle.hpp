@@ -48,7 +48,8 @@ inline stretto::plan plan_of(lists const& from) {
 
 inline std::vector<std::vector<plan_step>> steps_of(int ranks, stretto::plan_steps const& from) {
   std::vector<std::vector<plan_step>> result;
-  for (int rank = 0; rank < ranks; ++rank) result.emplace_back(from.steps(rank), from.steps(rank) + from.size(rank));
+  for (int rank = 0; rank < ranks; ++rank)
+    result.emplace_back(from.steps(rank), from.steps(rank) + from.size(rank));
   return result;
 }
 
@@ -71,12 +72,12 @@ struct action {
 
 /// At most three actions, or what an action needs.
 class actions {
- public:
+public:
   void push_back(action const& one) { items_[count_++] = one; }
   action const* begin() const { return items_.data(); }
   action const* end() const { return items_.data() + count_; }
 
- private:
+private:
   std::array<action, 3> items_{};
   std::size_t count_ = 0;
 };
@@ -115,16 +116,17 @@ inline bool own_half(actions const& now, action const& one, action const& need) 
 }
 
 class finished {
- public:
+public:
   explicit finished(plan_facts const& facts)
-      : microbatches_(facts.microbatches), done_(static_cast<std::size_t>(facts.ranks * facts.chunks * microbatches_) * 3) {}
+      : microbatches_(facts.microbatches),
+        done_(static_cast<std::size_t>(facts.ranks * facts.chunks * microbatches_) * 3) {}
   char& operator[](action const& one) {
     std::size_t const pass = one.pass == 'F' ? 0 : one.pass == 'I' ? 1 : 2;
     return done_[static_cast<std::size_t>(one.stage * microbatches_ + one.microbatch) * 3 + pass];
   }
   std::vector<char> const& all() const { return done_; }
 
- private:
+private:
   int microbatches_;
   std::vector<char> done_;
 };
@@ -236,14 +238,17 @@ inline bool messages_run(lists const& of, std::vector<std::vector<plan_step>> co
   auto const carried = [](plan_step const& one) {
     return action{one.carries == traffic::activation ? 'F' : 'I', one.stage, one.number};
   };
-  auto const head = [&](std::size_t rank) { return next[rank] < steps[rank].size() ? &steps[rank][next[rank]] : nullptr; };
+  auto const head = [&](std::size_t rank) {
+    return next[rank] < steps[rank].size() ? &steps[rank][next[rank]] : nullptr;
+  };
   for (bool moved = true; moved;) {
     moved = false;
     for (std::size_t rank = 0; rank < steps.size(); ++rank) {
       plan_step const* const mine = head(rank);
       if (mine == nullptr) continue;
       if (mine->what == step_kind::run) {
-        actions const now = actions_of(of.facts, static_cast<int>(rank), of.ranks[rank][static_cast<std::size_t>(mine->number)]);
+        actions const now = actions_of(of.facts, static_cast<int>(rank),
+                                       of.ranks[rank][static_cast<std::size_t>(mine->number)]);
         bool ready = true;
         for (action const& one : now) {
           for (action const& need : needs_of(of.facts, one)) {
@@ -267,8 +272,9 @@ inline bool messages_run(lists const& of, std::vector<std::vector<plan_step>> co
           mail[peer].push_back(*mine);
         }
       } else {
-        if (rendezvous) continue;  // the sender moves both
-        auto const at = std::find_if(mail[rank].begin(), mail[rank].end(), [&](plan_step const& one) { return key_of(one) == key_of(*mine); });
+        if (rendezvous) continue; // the sender moves both
+        auto const at = std::find_if(mail[rank].begin(), mail[rank].end(),
+                                     [&](plan_step const& one) { return key_of(one) == key_of(*mine); });
         if (at == mail[rank].end()) continue;
         here[rank][carried(*mine)] = 1;
         mail[rank].erase(at);
@@ -283,4 +289,4 @@ inline bool messages_run(lists const& of, std::vector<std::vector<plan_step>> co
   return true;
 }
 
-}  // namespace oracle
+} // namespace oracle

@@ -11,17 +11,20 @@
 using namespace stretto;
 
 // A pipeline that breaks a rule at small sizes does not compile.
-static_assert(!prove<SerialPipeline>() && !prove<GPipe>() && !prove<OneFOneB>() && !prove<OneFOneBOverlapped>());
+static_assert(!prove<SerialPipeline>() && !prove<GPipe>() && !prove<OneFOneB>() &&
+              !prove<OneFOneBOverlapped>());
 static_assert(!prove<Interleaved<>>() && !prove<Interleaved<3>>() && !prove<InterleavedOverlapped<>>());
 static_assert(!prove<ZeroBubbleH1>() && !prove<ZeroBubbleV>() && !prove<DualPipeV>());
-static_assert(!check_plan<DualPipeV>(4, 12) && check_plan<DualPipeV>(4, 6).what == plan_fault::too_few_microbatches);
+static_assert(!check_plan<DualPipeV>(4, 12) &&
+              check_plan<DualPipeV>(4, 6).what == plan_fault::too_few_microbatches);
 
 namespace {
 
 /// Calls `act` for every shipped pipeline at every size up to 16 ranks and 64 microbatches, and with several chunks.
 void each_plan(auto&& act) {
   shipped_pipelines::each([&]<class Pipeline>() {
-    for (int chunks = most_chunks<Pipeline>() == Pipeline::chunks ? Pipeline::chunks : 1; chunks <= 4; ++chunks) {
+    for (int chunks = most_chunks<Pipeline>() == Pipeline::chunks ? Pipeline::chunks : 1; chunks <= 4;
+         ++chunks) {
       if (chunks > most_chunks<Pipeline>()) break;
       for (int ranks = 1; ranks <= 16; ++ranks) {
         for (int microbatches = Pipeline::min_microbatches(ranks); microbatches <= 64; ++microbatches) {
@@ -35,10 +38,11 @@ void each_plan(auto&& act) {
 }
 
 int count(std::vector<call> const& calls, form what) {
-  return static_cast<int>(std::count_if(calls.begin(), calls.end(), [&](call const& one) { return one.what == what; }));
+  return static_cast<int>(
+      std::count_if(calls.begin(), calls.end(), [&](call const& one) { return one.what == what; }));
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("every pipeline runs each pass once, in order, to the end") {
   int plans = 0;
@@ -59,7 +63,8 @@ TEST_CASE("live activations keep to the bound, and reach it from 2P microbatches
     for (int rank = 0; rank < facts.ranks; ++rank) {
       int const peak = oracle::peak_of(lists.ranks[static_cast<std::size_t>(rank)]);
       if (made.bound(rank) < 1 || peak > made.bound(rank)) FAIL("rank " << rank << ": " << peak << " live");
-      if (facts.microbatches >= 2 * facts.ranks && peak != made.bound(rank)) FAIL("rank " << rank << ": loose bound");
+      if (facts.microbatches >= 2 * facts.ranks && peak != made.bound(rank))
+        FAIL("rank " << rank << ": loose bound");
     }
   });
 }
@@ -100,7 +105,8 @@ TEST_CASE("one rank overlaps plain 1F1B from the second microbatch on") {
                                    call::pair(0, 3, 0, 2), call::backward(0, 3)});
 }
 
-TEST_CASE("interleaving with a group that does not divide the microbatches keeps every group at least as large as the ranks") {
+TEST_CASE("interleaving with a group that does not divide the microbatches keeps every group at least as "
+          "large as the ranks") {
   for (int ranks = 1; ranks <= 16; ++ranks) {
     for (int microbatches = ranks; microbatches <= 64; ++microbatches) {
       int const group = detail::interleaved_table::group_for(ranks, microbatches);
@@ -122,10 +128,10 @@ TEST_CASE("the least number of microbatches is accepted and one less refused in 
       REQUIRE_NOTHROW(proved_plan<Pipeline>(ranks, least));
       REQUIRE_THROWS_MATCHES(
           proved_plan<Pipeline>(ranks, least - 1), std::invalid_argument,
-          Catch::Matchers::MessageMatches(Catch::Matchers::StartsWith(std::string("stretto[E41]: ") + Pipeline::name) &&
-                                          Catch::Matchers::ContainsSubstring(
-                                              " at least " + std::to_string(least) + " needed") &&
-                                          Catch::Matchers::ContainsSubstring("raise the microbatches")));
+          Catch::Matchers::MessageMatches(
+              Catch::Matchers::StartsWith(std::string("stretto[E41]: ") + Pipeline::name) &&
+              Catch::Matchers::ContainsSubstring(" at least " + std::to_string(least) + " needed") &&
+              Catch::Matchers::ContainsSubstring("raise the microbatches")));
     }
   });
 }

@@ -54,7 +54,7 @@ plan_fault told(plan_facts const& of, plan_diagnosis const& wrong) {
   return wrong.what;
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("every rule has a code of its own, in ascending order, a sentence and a remedy") {
   int last = 39;
@@ -98,8 +98,10 @@ TEST_CASE("sizes are refused before anything is built") {
 }
 
 TEST_CASE("plans that break a rule are named with rank, call, stage and microbatch") {
-  plan_facts const whole = facts(1, 2, false, false), split = facts(1, 2, false, true), paired = facts(1, 2, true, false);
-  call const f0 = call::forward(0, 0), f1 = call::forward(0, 1), b0 = call::backward(0, 0), b1 = call::backward(0, 1);
+  plan_facts const whole = facts(1, 2, false, false), split = facts(1, 2, false, true),
+                   paired = facts(1, 2, true, false);
+  call const f0 = call::forward(0, 0), f1 = call::forward(0, 1), b0 = call::backward(0, 0),
+             b1 = call::backward(0, 1);
   call const i0 = call::backward_input(0, 0), w0 = call::backward_weight(0, 0);
 
   CHECK(told(whole, verdict(whole, {{f0, b0, f1, b1}})) == plan_fault::none);
@@ -121,16 +123,19 @@ TEST_CASE("plans that break a rule are named with rank, call, stage and microbat
   CHECK(told(whole, verdict(whole, {{f0, f1, b0, b1}}, 2)) == plan_fault::none);
 
   auto const early = verdict(split, {{f0, w0, i0, f1, b1}});
-  CHECK((early.rank == 0 && early.at == 1 && early.pass == plan_pass::weight && early.stage == 0 && early.microbatch == 0));
+  CHECK((early.rank == 0 && early.at == 1 && early.pass == plan_pass::weight && early.stage == 0 &&
+         early.microbatch == 0));
 }
 
 TEST_CASE("a circle of waits between ranks is found") {
   plan_facts const two = facts(2, 2, true, false);
-  call const f0 = call::forward(0, 0), f1 = call::forward(0, 1), b0 = call::backward(0, 0), b1 = call::backward(0, 1);
+  call const f0 = call::forward(0, 0), f1 = call::forward(0, 1), b0 = call::backward(0, 0),
+             b1 = call::backward(0, 1);
   // Rank 0 wants B0 before it sends F1; rank 1 wants F1 before it makes B0.
   CHECK(told(two, verdict(two, {{f0, b0, f1, b1}, {f0, f1, b0, b1}})) == plan_fault::deadlock);
   // The pair on rank 1 needs F1, which rank 0 makes only beside B0.
-  CHECK(told(two, verdict(two, {{f0, call::pair(0, 1, 0, 0), b1}, {f0, call::pair(0, 1, 0, 0), b1}})) == plan_fault::deadlock);
+  CHECK(told(two, verdict(two, {{f0, call::pair(0, 1, 0, 0), b1}, {f0, call::pair(0, 1, 0, 0), b1}})) ==
+        plan_fault::deadlock);
 }
 
 TEST_CASE("messages that break a rule are named with both ranks") {
@@ -142,20 +147,24 @@ TEST_CASE("messages that break a rule are named with both ranks") {
     return told(made.facts(), check_messages(made, oracle::pack(steps)));
   };
   auto const find = [&](std::size_t rank, step_kind what) {
-    return std::find_if(lowered[rank].begin(), lowered[rank].end(), [&](plan_step const& one) { return one.what == what; }) -
+    return std::find_if(lowered[rank].begin(), lowered[rank].end(),
+                        [&](plan_step const& one) { return one.what == what; }) -
            lowered[rank].begin();
   };
   long const send = find(0, step_kind::send), receive = find(1, step_kind::receive);
   CHECK(with([](auto&) {}) == plan_fault::none);
   CHECK(with([&](auto& steps) { steps[0].erase(steps[0].begin() + send); }) == plan_fault::unmatched_message);
-  CHECK(with([&](auto& steps) { steps[1].erase(steps[1].begin() + receive); }) == plan_fault::unmatched_message);
+  CHECK(with([&](auto& steps) { steps[1].erase(steps[1].begin() + receive); }) ==
+        plan_fault::unmatched_message);
   CHECK(with([&](auto& steps) { std::swap(steps[0][0], steps[0][1]); }) == plan_fault::misplaced_message);
   CHECK(with([&](auto& steps) { std::swap(steps[1][0], steps[1][1]); }) == plan_fault::misplaced_message);
   CHECK(with([&](auto& steps) { steps[1].pop_back(); }) != plan_fault::none);
   CHECK(with([&](auto& steps) {
           // The last receive of rank 1 in front of its first: both in time, in another order than rank 0 sends.
           auto& one = steps[1];
-          auto const last = std::find_if(one.rbegin(), one.rend(), [](plan_step const& step) { return step.what == step_kind::receive; });
+          auto const last = std::find_if(one.rbegin(), one.rend(), [](plan_step const& step) {
+            return step.what == step_kind::receive;
+          });
           plan_step const moved = *last;
           one.erase(std::next(last).base());
           one.insert(one.begin(), moved);
@@ -172,7 +181,8 @@ TEST_CASE("a circle of messages that no pair of ranks sees is found") {
     for (std::size_t at = 0; at + 1 < steps[rank].size(); ++at) {
       plan_step& first = steps[rank][at];
       plan_step& second = steps[rank][at + 1];
-      if (first.what != step_kind::receive || second.what != step_kind::send || first.peer == second.peer) continue;
+      if (first.what != step_kind::receive || second.what != step_kind::send || first.peer == second.peer)
+        continue;
       std::swap(first, second);
       found = found || check_messages(made, oracle::pack(steps)).what == plan_fault::message_deadlock;
     }
@@ -183,7 +193,8 @@ TEST_CASE("a circle of messages that no pair of ranks sees is found") {
 }
 
 TEST_CASE("ranks of one expert group and policies that do not fit are refused in words") {
-  plan const eight = lay_out<DualPipeV>(facts_of<DualPipeV>(4, 8)), ten = lay_out<DualPipeV>(facts_of<DualPipeV>(4, 10));
+  plan const eight = lay_out<DualPipeV>(facts_of<DualPipeV>(4, 8)),
+             ten = lay_out<DualPipeV>(facts_of<DualPipeV>(4, 10));
   CHECK(told(eight.facts(), check_expert_group(eight, 1, ten, 1)) == plan_fault::group_order);
   CHECK(told(eight.facts(), check_expert_group(eight, 1, eight, 1)) == plan_fault::none);
   policy_needs const serial = layer_policies[0], autograd = layer_policies[3];
@@ -199,6 +210,6 @@ TEST_CASE("a user's list of pipelines takes the user's own along") {
   CHECK(microbatches == 2);
   CHECK(!mine::with("odd", []<class Pipeline>() {}));
   std::set<std::string> names(std::begin(shipped_pipelines::names), std::end(shipped_pipelines::names));
-  CHECK(names == std::set<std::string>{"serial", "gpipe", "one_f_one_b", "one_f_one_b_ep", "interleaved", "interleaved_ep",
-                                       "zero_bubble_h1", "zero_bubble_v", "dual_pipe_v"});
+  CHECK(names == std::set<std::string>{"serial", "gpipe", "one_f_one_b", "one_f_one_b_ep", "interleaved",
+                                       "interleaved_ep", "zero_bubble_h1", "zero_bubble_v", "dual_pipe_v"});
 }

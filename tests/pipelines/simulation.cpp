@@ -15,15 +15,13 @@ namespace {
 /// Four layers of the DualPipe trace (deepseek-ai/profile-data), compute and communication per layer in ms.
 constexpr chunk_costs h800{9.0, 15.4, 14.6, 13.3, 7.5, 0};
 
-template <class Pipeline>
-double ratio(int ranks, int microbatches, chunk_costs costs, int chunks = 2) {
+template <class Pipeline> double ratio(int ranks, int microbatches, chunk_costs costs, int chunks = 2) {
   plan const made = proved_plan<Pipeline>(ranks, microbatches, chunks);
   return simulation(made, costs.scaled(2.0 / chunks)).ratio();
 }
 
 /// Makespan less the work of the busiest rank.
-template <class Pipeline>
-double bubble(int ranks, int microbatches, chunk_costs costs = {}, int chunks = 0) {
+template <class Pipeline> double bubble(int ranks, int microbatches, chunk_costs costs = {}, int chunks = 0) {
   plan const made = proved_plan<Pipeline>(ranks, microbatches, chunks);
   simulation const run(made, costs);
   double least = run.bubble(0);
@@ -31,18 +29,21 @@ double bubble(int ranks, int microbatches, chunk_costs costs = {}, int chunks = 
   return least;
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("the published costs give the measured ratios within two percent") {
   struct row {
     int ranks, microbatches;
     double dual_pipe_v, two_chunks, four_chunks, zero_bubble_v, interleaved;
   };
-  for (row const& one : {row{4, 8, 1.82, 1.68, 1.57, 2.17, 2.28}, row{4, 16, 1.41, 1.34, 1.28, 2.05, 2.10},
-                         row{8, 32, 1.42, 1.36, 1.29, 2.07, 2.13}, row{8, 64, 1.21, 1.18, 1.15, 2.00, 2.03}}) {
+  for (row const& one :
+       {row{4, 8, 1.82, 1.68, 1.57, 2.17, 2.28}, row{4, 16, 1.41, 1.34, 1.28, 2.05, 2.10},
+        row{8, 32, 1.42, 1.36, 1.29, 2.07, 2.13}, row{8, 64, 1.21, 1.18, 1.15, 2.00, 2.03}}) {
     CHECK(ratio<DualPipeV>(one.ranks, one.microbatches, h800) == Approx(one.dual_pipe_v).epsilon(0.02));
-    CHECK(ratio<InterleavedOverlapped<>>(one.ranks, one.microbatches, h800) == Approx(one.two_chunks).epsilon(0.02));
-    CHECK(ratio<InterleavedOverlapped<>>(one.ranks, one.microbatches, h800, 4) == Approx(one.four_chunks).epsilon(0.02));
+    CHECK(ratio<InterleavedOverlapped<>>(one.ranks, one.microbatches, h800) ==
+          Approx(one.two_chunks).epsilon(0.02));
+    CHECK(ratio<InterleavedOverlapped<>>(one.ranks, one.microbatches, h800, 4) ==
+          Approx(one.four_chunks).epsilon(0.02));
     CHECK(ratio<ZeroBubbleV>(one.ranks, one.microbatches, h800) == Approx(one.zero_bubble_v).epsilon(0.02));
     CHECK(ratio<Interleaved<>>(one.ranks, one.microbatches, h800) == Approx(one.interleaved).epsilon(0.02));
   }
@@ -85,7 +86,8 @@ TEST_CASE("a zero-bubble V has no idle time between the first and the last call 
     plan const made = proved_plan<ZeroBubbleV>(ranks, 3 * ranks);
     simulation const run(made, {});
     for (int rank = 0; rank < ranks; ++rank) {
-      double const span = run.times().finish[made.first(rank) + made.size(rank) - 1] - run.times().start[made.first(rank)];
+      double const span =
+          run.times().finish[made.first(rank) + made.size(rank) - 1] - run.times().start[made.first(rank)];
       CHECK(span == Approx(run.rank(rank).busy));
     }
   }

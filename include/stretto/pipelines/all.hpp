@@ -12,8 +12,7 @@ namespace stretto {
 inline namespace v0 {
 
 /// A list of pipeline types; command lines look names up in it. A user's own list takes the user's own pipelines along.
-template <pipeline... Pipelines>
-struct pipeline_list {
+template <pipeline... Pipelines> struct pipeline_list {
   static constexpr int size = sizeof...(Pipelines);
   static constexpr char const* names[] = {Pipelines::name...};
 
@@ -24,7 +23,7 @@ struct pipeline_list {
   /// Calls `act.operator()<Pipeline>()` with every type in turn.
   static constexpr void each(auto&& act) { (act.template operator()<Pipelines>(), ...); }
 
- private:
+private:
   static constexpr bool same(char const* left, char const* right) {
     while (*left != 0 && *left == *right) ++left, ++right;
     return *left == *right;
@@ -32,9 +31,8 @@ struct pipeline_list {
 };
 
 /// The pipelines that ship.
-using shipped_pipelines =
-    pipeline_list<SerialPipeline, GPipe, OneFOneB, OneFOneBOverlapped, Interleaved<>, InterleavedOverlapped<>, ZeroBubbleH1,
-                  ZeroBubbleV, DualPipeV>;
+using shipped_pipelines = pipeline_list<SerialPipeline, GPipe, OneFOneB, OneFOneBOverlapped, Interleaved<>,
+                                        InterleavedOverlapped<>, ZeroBubbleH1, ZeroBubbleV, DualPipeV>;
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

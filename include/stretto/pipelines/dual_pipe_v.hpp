@@ -36,10 +36,10 @@ struct DualPipeV {
       sink(call::pair(chunk_f, forwards[chunk_f]++, chunk_b, backwards[chunk_b]++));
     };
 
-    for (int i = 0; i < 2 * behind; ++i) forward(0);                       // step 1
-    for (int i = 0; i < rank + 1; ++i) forward(0), forward(1);             // step 2
-    for (int i = 0; i < behind; ++i) input(1), weight(1), forward(1);      // step 3
-    for (int i = 0; i < microbatches - 2 * ranks + rank + 1; ++i) {        // step 4
+    for (int i = 0; i < 2 * behind; ++i) forward(0); // step 1
+    for (int i = 0; i < rank + 1; ++i) forward(0), forward(1); // step 2
+    for (int i = 0; i < behind; ++i) input(1), weight(1), forward(1); // step 3
+    for (int i = 0; i < microbatches - 2 * ranks + rank + 1; ++i) { // step 4
       if (i == 0 && behind == 0) {
         // The bend of the V: B1 would wait for nothing but this rank's own work, so the source runs the two in turn.
         forward(0), backward(1);
@@ -48,7 +48,7 @@ struct DualPipeV {
       }
       pair(1, 0);
     }
-    for (int i = 0; i < behind; ++i) backward(1), pair(1, 0);              // step 5
+    for (int i = 0; i < behind; ++i) backward(1), pair(1, 0); // step 5
     // Step 6 splits its last rank + 1 backwards; they alternate between the chunks and end with chunk 0.
     for (int left = 2 * (rank + 1); left > 0; --left) {
       int const chunk = left % 2 == 0 ? 1 : 0;
@@ -64,10 +64,10 @@ struct DualPipeV {
       weight(queued > 0 && queued % 2 == 0 ? 1 : 0);
       if (queued > 0) --queued;
     };
-    for (int i = 0; i < behind; ++i) oldest_weight(), input(0);            // step 7
-    for (int i = 0; i < rank + 1; ++i) oldest_weight();                    // step 8
+    for (int i = 0; i < behind; ++i) oldest_weight(), input(0); // step 7
+    for (int i = 0; i < rank + 1; ++i) oldest_weight(); // step 8
   }
 };
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

@@ -23,5 +23,5 @@ struct GPipe {
   }
 };
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

@@ -48,14 +48,13 @@ struct interleaved_table {
   constexpr int warm_up(int ranks, int rank) const { return 2 * (ranks - 1 - rank) + (chunks - 1) * group; }
 };
 
-}  // namespace detail
+} // namespace detail
 
 /// Interleaved 1F1B (virtual pipeline, VPP; arXiv 2104.04473 section 2.2): every rank holds `Chunks` chunks of the model,
 /// stage s lies on rank s mod P.
 ///
 /// The bubble of 1F1B divided by the chunks, for more live activations and more messages.
-template <int Chunks = 2>
-struct Interleaved {
+template <int Chunks = 2> struct Interleaved {
   static constexpr char const* name = "interleaved";
   static constexpr placement map = placement::looped;
   static constexpr int chunks = Chunks, most_chunks = 64;
@@ -81,8 +80,7 @@ struct Interleaved {
 
 /// Interleaved 1F1B with one extra warm-up microbatch: the two halves of a steady step are independent and run as one
 /// overlapped pair, so that expert communication hides (Megatron-LM `combined_1f1b`, MindSpeed `--moe-fb-overlap`).
-template <int Chunks = 2>
-struct InterleavedOverlapped {
+template <int Chunks = 2> struct InterleavedOverlapped {
   static constexpr char const* name = "interleaved_ep";
   static constexpr placement map = placement::looped;
   static constexpr int chunks = Chunks, most_chunks = 64;
@@ -104,5 +102,5 @@ struct InterleavedOverlapped {
   }
 };
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

@@ -57,5 +57,5 @@ struct OneFOneBOverlapped {
   }
 };
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

@@ -8,9 +8,9 @@ inline namespace v0 {
 /// What a layer policy does with the calls of a plan.
 struct policy_needs {
   char const* name;
-  bool overlaps;  ///< its bodies hide communication where a plan offers pairs
-  bool splits;    ///< it runs I and W of a phase apart, so that every phase must be able to
-  bool whole;     ///< it knows whole passes only: no I and W apart, whatever the phases can do
+  bool overlaps; ///< its bodies hide communication where a plan offers pairs
+  bool splits; ///< it runs I and W of a phase apart, so that every phase must be able to
+  bool whole; ///< it knows whole passes only: no I and W apart, whatever the phases can do
 };
 
 /// The layer policies, by the names that command lines give them.
@@ -23,10 +23,10 @@ inline constexpr policy_needs layer_policies[] = {
 
 /// How a layer policy and a pipeline go together.
 enum class policy_fit : unsigned char {
-  overlapped,    ///< pairs run as the policy's overlapped bodies
-  alone,         ///< every op runs alone: one of the two knows no pairs
-  needs_split,   ///< as the pairs say, but the pipeline or the policy runs I and W apart and the phases cannot
-  needs_passes   ///< the pipeline runs I and W apart, and the policy knows whole passes only
+  overlapped, ///< pairs run as the policy's overlapped bodies
+  alone, ///< every op runs alone: one of the two knows no pairs
+  needs_split, ///< as the pairs say, but the pipeline or the policy runs I and W apart and the phases cannot
+  needs_passes ///< the pipeline runs I and W apart, and the policy knows whole passes only
 };
 
 /// Whether `policy` can serve a pipeline that `pairs` and `splits`, with layers whose phases can split or not.
@@ -37,18 +37,19 @@ constexpr policy_fit fit(policy_needs const& policy, bool pairs, bool splits, bo
 }
 
 /// The same for a pipeline type.
-template <pipeline Pipeline>
-constexpr policy_fit fit(policy_needs const& policy, bool phases_split) {
+template <pipeline Pipeline> constexpr policy_fit fit(policy_needs const& policy, bool phases_split) {
   return fit(policy, Pipeline::pairs, Pipeline::splits, phases_split);
 }
 
 /// Refuses a policy, or phases, that a plan's pipeline cannot run with.
-constexpr plan_diagnosis check_policy(policy_needs const& policy, plan_facts const& facts, bool phases_split) {
+constexpr plan_diagnosis check_policy(policy_needs const& policy, plan_facts const& facts,
+                                      bool phases_split) {
   policy_fit const found = fit(policy, facts.pairs, facts.splits, phases_split);
   plan_diagnosis result;
-  if (found == policy_fit::needs_split || found == policy_fit::needs_passes) result.what = plan_fault::cannot_split;
+  if (found == policy_fit::needs_split || found == policy_fit::needs_passes)
+    result.what = plan_fault::cannot_split;
   return result;
 }
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

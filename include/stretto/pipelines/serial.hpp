@@ -24,5 +24,5 @@ struct SerialPipeline {
   }
 };
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

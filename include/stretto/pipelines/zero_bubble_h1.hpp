@@ -16,7 +16,9 @@ struct ZeroBubbleH1 {
   static constexpr bool pairs = false, splits = true;
 
   static constexpr int min_microbatches(int) { return 1; }
-  static constexpr int peak_live(int ranks, int, int microbatches, int) { return detail::at_most(ranks, microbatches); }
+  static constexpr int peak_live(int ranks, int, int microbatches, int) {
+    return detail::at_most(ranks, microbatches);
+  }
 
   static constexpr void run(int ranks, int rank, int microbatches, int, auto&& sink) {
     int const warm_up = detail::at_most(ranks - 1 - rank, microbatches);
@@ -26,9 +28,10 @@ struct ZeroBubbleH1 {
       sink(call::backward_input(0, m));
       if (m >= rank) sink(call::backward_weight(0, m - rank));
     }
-    for (int m = microbatches > rank ? microbatches - rank : 0; m < microbatches; ++m) sink(call::backward_weight(0, m));
+    for (int m = microbatches > rank ? microbatches - rank : 0; m < microbatches; ++m)
+      sink(call::backward_weight(0, m));
   }
 };
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

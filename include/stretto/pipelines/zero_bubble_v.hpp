@@ -48,5 +48,5 @@ struct ZeroBubbleV {
   }
 };
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

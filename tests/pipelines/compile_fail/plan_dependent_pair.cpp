@@ -20,13 +20,14 @@ struct Order {
   static constexpr bool pairs = true, splits = false;
   static constexpr int min_microbatches(int) { return 2; }
   static constexpr void run(int ranks, int rank, int microbatches, int, auto&& sink) {
-    int const wanted = 2 * (ranks - 1 - rank) + BEHIND, warm_up = wanted < microbatches ? wanted : microbatches;
+    int const wanted = 2 * (ranks - 1 - rank) + BEHIND,
+              warm_up = wanted < microbatches ? wanted : microbatches;
     for (int m = 0; m < warm_up; ++m) sink(call::forward(0, m));
     for (int m = warm_up; m < microbatches; ++m) sink(call::pair(0, m, 0, m - warm_up));
     for (int m = microbatches - warm_up; m < microbatches; ++m) sink(call::backward(0, m));
   }
 };
 
-}  // namespace mine
+} // namespace mine
 
 template struct stretto::pipeline_proof<mine::Order>;

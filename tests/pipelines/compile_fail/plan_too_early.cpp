@@ -28,6 +28,6 @@ struct Order {
   }
 };
 
-}  // namespace mine
+} // namespace mine
 
 template struct stretto::pipeline_proof<mine::Order>;

@@ -32,6 +32,6 @@ struct Order {
   }
 };
 
-}  // namespace mine
+} // namespace mine
 
 template struct stretto::pipeline_proof<mine::Order>;
