@@ -217,15 +217,21 @@ struct plan_finding : plan_diagnosis {
 };
 
 /// A small grid of sizes, cheap enough for every compilation: what a pipeline type is held to before any size is known.
+///
+/// It ends after a thousand (stage, microbatch): compilers stop an evaluation after about twice as many (clang's million
+/// steps), and the sizes beyond are proved when a plan is made.
 template <pipeline Pipeline> constexpr plan_finding prove() {
+  long left = 1000;
   for (int ranks = 1; ranks <= 3; ++ranks) {
     int const asked = microbatch_multiple<Pipeline>(ranks), multiple = asked > 1 ? asked : 1;
     int least = Pipeline::min_microbatches(ranks) > 1 ? Pipeline::min_microbatches(ranks) : 1;
     least = (least + multiple - 1) / multiple * multiple;
     for (int extra = 0; extra <= 2; ++extra) {
-      int const microbatches = least + extra * multiple;
-      if (plan_diagnosis const wrong = check_plan<Pipeline>(ranks, microbatches))
-        return {wrong, ranks, microbatches};
+      plan_facts const facts = facts_of<Pipeline>(ranks, least + extra * multiple);
+      left -= facts.cells();
+      if (left < 0) return {};
+      if (plan_diagnosis const wrong = check_plan<Pipeline>(ranks, facts.microbatches))
+        return {wrong, ranks, facts.microbatches};
     }
   }
   return {};
