@@ -83,7 +83,8 @@ std::string digest_of(std::vector<gradient_hash> hashes) {
     return std::tie(a.name, a.rank) < std::tie(b.name, b.rank);
   });
   std::uint64_t all = 0;
-  for (auto const& each : hashes) all = mixed(hash_text(all, each.name) ^ each.hash);
+  for (auto const& each : hashes)
+    all = mixed(mixed(hash_text(all, each.name) ^ static_cast<std::uint64_t>(each.rank)) ^ each.hash);
   char digits[17];
   std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(all));
   return digits;

@@ -28,14 +28,12 @@ inline std::size_t distance_between(std::string_view a, std::string_view b) {
 /// The known word that `word` is most probably meant to be; empty where none is near.
 inline std::string nearest(std::string_view word, std::span<std::string const> known) {
   std::string best;
-  auto best_distance = std::max<std::size_t>(2, word.size() / 2);
+  // A word of which more than half is different was hardly meant.
+  auto within = std::max<std::size_t>(2, word.size() / 2);
   for (auto const& each : known)
-    if (auto const distance = distance_between(word, each); distance <= best_distance && best.empty()) {
+    if (auto const distance = distance_between(word, each); distance < within + (best.empty() ? 1 : 0)) {
       best = each;
-      best_distance = distance;
-    } else if (distance < best_distance) {
-      best = each;
-      best_distance = distance;
+      within = distance;
     }
   return best;
 }
