@@ -2,6 +2,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <stdexcept>
@@ -89,8 +90,7 @@ TEST_CASE("lanes keep the laws", "[lanes]") {
     CHECK(wait_binds_to_the_last_record(lanes));
     CHECK(a_later_record_leaves_the_wait_alone(lanes));
     CHECK(trivial_waits_go_through(lanes));
-    CHECK(random_waits_hold(lanes, {lane::compute, lane::comm, lane::receive_lower}, 7 + static_cast<unsigned>(seed),
-                            3000));
+    CHECK(random_waits_hold(lanes, all_lanes(), 7 + static_cast<unsigned>(seed), 3000));
   }
 }
 
@@ -102,7 +102,7 @@ TEST_CASE("the laws see lanes that break them", "[lanes]") {
   }
   {
     forgets_waits lanes(shaken(5));
-    CHECK_FALSE(random_waits_hold(lanes, {lane::compute, lane::comm, lane::receive_lower}, 7, 3000));
+    CHECK_FALSE(random_waits_hold(lanes, all_lanes(), 7, 3000));
   }
   {
     keeps_the_first_record lanes;
@@ -150,16 +150,16 @@ TEST_CASE("a ring that wraps many times loses nothing", "[lanes]") {
 TEST_CASE("drain waits for every lane and may be called at any time", "[lanes]") {
   host::lanes lanes({.peers = true});
   lanes.drain();
-  int done[3] = {};
-  for (lane const on : {lane::compute, lane::comm, lane::receive_lower})
-    lanes.run(on, label(attn, on), [mine = &done[static_cast<int>(on)]] {
+  std::vector<int> done(all_lanes().size());
+  for (lane const on : all_lanes())
+    lanes.run(on, label(attn, on), [mine = &done[static_cast<std::size_t>(on)]] {
       sleep_ms(20);
       *mine = 1;
     });
   CHECK_FALSE(lanes.idle());
   lanes.drain();
   CHECK(lanes.idle());
-  CHECK(done[0] + done[1] + done[2] == 3);
+  CHECK(std::count(done.begin(), done.end(), 1) == static_cast<long>(done.size()));
   lanes.drain();
 }
 
@@ -172,23 +172,24 @@ TEST_CASE("a lane that was not asked for is refused by name", "[lanes]") {
     lanes.record(lane::receive_lower, mark);
     FAIL("nothing was thrown");
   } catch (std::invalid_argument const& error) {
-    CHECK(std::string(error.what()).find("'peer'; ask for it with lane_options::peer") != std::string::npos);
+    CHECK(std::string(error.what()).find("'receive lower'; ask for it with lane_options::peers") !=
+          std::string::npos);
   }
 }
 
 TEST_CASE("the start hook runs once on each lane's own thread", "[lanes]") {
   std::atomic<int> calls = 0;
-  std::thread::id started[3];
+  std::vector<std::thread::id> started(all_lanes().size());
   host::lanes lanes({.peers = true}, [&](lane on) {
     ++calls;
-    started[static_cast<int>(on)] = std::this_thread::get_id();
+    started[static_cast<std::size_t>(on)] = std::this_thread::get_id();
   });
-  CHECK(calls == 3);
-  for (lane const on : {lane::compute, lane::comm, lane::receive_lower}) {
+  CHECK(calls == static_cast<int>(started.size()));
+  for (lane const on : all_lanes()) {
     std::thread::id ran;
     lanes.run(on, label(attn, on), [&ran] { ran = std::this_thread::get_id(); });
     lanes.drain();
-    CHECK(ran == started[static_cast<int>(on)]);
+    CHECK(ran == started[static_cast<std::size_t>(on)]);
     CHECK(ran != std::this_thread::get_id());
   }
 }
@@ -202,9 +203,9 @@ TEST_CASE("what the start hook throws, the constructor throws", "[lanes]") {
 
 TEST_CASE("an op that throws ends the step: later ops are skipped, drain names it, then a new step runs",
           "[lanes]") {
-  for (lane const on : {lane::compute, lane::comm, lane::receive_lower}) {
+  for (lane const on : all_lanes()) {
     host::lanes lanes({.rank = 3, .peers = true});
-    int after = 0;
+    std::atomic<int> after = 0;
     host::lanes::event mark;
     std::atomic<bool> failed = false;
     lanes.run(on, label(mlp, on, 3, 2, pass::backward_weight), [&failed] {
@@ -213,7 +214,7 @@ TEST_CASE("an op that throws ends the step: later ops are skipped, drain names i
     });
     lanes.record(on, mark);
     REQUIRE(comes_true(failed, 5000));
-    for (lane const other : {lane::compute, lane::comm, lane::receive_lower}) {
+    for (lane const other : all_lanes()) {
       lanes.wait(other, mark);
       lanes.run(other, label(attn, other), [&after] { ++after; });
     }
@@ -229,7 +230,7 @@ TEST_CASE("an op that throws ends the step: later ops are skipped, drain names i
       CHECK(error.op.layer == 3);
       CHECK(error.op.microbatch == 2);
       CHECK(error.reason == "expert 9 of 8");
-      CHECK(std::string(error.what()) == "rank 3: W.mlp of layer 3, microbatch 2 failed: expert 9 of 8");
+      CHECK(std::string(error.what()) == "rank 3: " + host::describe(error.op) + " failed: expert 9 of 8");
       CHECK_THROWS_AS(std::rethrow_if_nested(error), std::out_of_range);
     }
     CHECK(after == 0);
@@ -237,6 +238,15 @@ TEST_CASE("an op that throws ends the step: later ops are skipped, drain names i
     lanes.drain();
     CHECK(after == 1);
   }
+}
+
+TEST_CASE("ops and messages are described in words", "[lanes]") {
+  CHECK(host::describe(label(mlp, lane::compute, 3, 2, pass::backward_weight)) ==
+        "W.mlp of layer 3, microbatch 2");
+  CHECK(host::describe(label(attn, lane::send_higher, 1, 0)) == "send of stage 1's activation, microbatch 0");
+  CHECK(host::describe(label(attn, lane::receive_lower, 4, 7, pass::backward)) ==
+        "receive of stage 4's gradient, microbatch 7");
+  CHECK(describe(host::failure{2, false, {}, "out of disk", {}}) == "rank 2 failed: out of disk");
 }
 
 TEST_CASE("the first failure wins", "[lanes]") {

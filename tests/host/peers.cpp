@@ -112,7 +112,8 @@ TEST_CASE("a failed rank ends the receives of the others, and what it left is fo
       lanes.run(lane::compute, label(mlp, lane::compute, 0, 1),
                 [] { throw std::runtime_error("made to fail"); });
     } else {
-      lanes.run(lane::receive_lower, label(attn, lane::receive_lower), [&peers] { peers.receive(activation(0, 1, 0)); });
+      lanes.run(lane::receive_lower, label(attn, lane::receive_lower),
+                [&peers] { peers.receive(activation(0, 1, 0)); });
     }
     try {
       lanes.drain();

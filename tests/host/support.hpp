@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <vector>
 
 namespace test {
 
@@ -13,6 +14,13 @@ using namespace stretto;
 inline op_label label(phase_kind phase, lane on = lane::compute, int layer = 0, int microbatch = 0,
                       pass what = pass::forward) {
   return {phase, what, on, layer, microbatch};
+}
+
+/// Every lane that has a queue.
+inline std::vector<lane> all_lanes() {
+  std::vector<lane> all;
+  for (int i = 0; i < static_cast<int>(lane::forward_port); ++i) all.push_back(static_cast<lane>(i));
+  return all;
 }
 
 inline void sleep_ms(int milliseconds) {

@@ -23,8 +23,9 @@ span of(phase_kind phase, lane on, double start, double end, int rank = 0) {
 
 TEST_CASE("busy times: overlap counts once, exposed is communication without compute", "[timeline]") {
   std::vector<span> const spans = {
-      of(attn, lane::compute, 10, 20),     of(dispatch, lane::comm, 15, 30), of(mlp, lane::compute, 30, 40),
-      of(combine, lane::comm, 35, 36),     of(combine, lane::comm, 50, 52),  of(attn, lane::receive_lower, 0, 60),
+      of(attn, lane::compute, 10, 20),     of(dispatch, lane::comm, 15, 30),
+      of(mlp, lane::compute, 30, 40),      of(combine, lane::comm, 35, 36),
+      of(combine, lane::comm, 50, 52),     of(attn, lane::receive_lower, 0, 60),
       of(mlp, lane::compute, 100, 900, 1),
   };
   busy_time const busy = busy_of_rank(spans, 0);

@@ -27,7 +27,7 @@ struct failure {
 inline std::string describe(op_label const& op) {
   std::string const number = std::to_string(op.layer);
   std::string const what =
-      is_message(op) ? std::string(name_of(op.on)) + " of stage " + number + "'s " +
+      is_message(op) ? std::string(is_send(op.on) ? "send" : "receive") + " of stage " + number + "'s " +
                            (op.what == pass::forward ? "activation" : "gradient")
                      : std::string(letter_of(op.what)) + "." + name_of(op.phase) + " of layer " + number;
   return what + ", microbatch " + std::to_string(op.microbatch);

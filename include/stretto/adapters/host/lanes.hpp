@@ -3,6 +3,7 @@
 #include <stretto/adapters/host/worker.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -33,11 +34,11 @@ public:
   template <class Start>
   lanes(lane_options const& options, Start start)
       : board_(options.board ? *options.board : own_board_), rank_(options.rank) {
-    for (lane const on : {lane::compute, lane::comm, lane::send_lower, lane::send_higher, lane::receive_lower,
-                          lane::receive_higher})
-      if (on == lane::compute || on == lane::comm || options.peers)
-        workers_[index(on)] =
-            std::make_unique<worker>(on, options, board_, [start, on]() mutable { start(on); });
+    for (std::size_t i = 0; i < std::size(workers_); ++i) {
+      lane const on = static_cast<lane>(i);
+      if (carries_messages(on) && !options.peers) continue;
+      workers_[i] = std::make_unique<worker>(on, options, board_, [start, on]() mutable { start(on); });
+    }
   }
   lanes(lanes const&) = delete;
   lanes& operator=(lanes const&) = delete;
@@ -104,16 +105,16 @@ private:
     return *workers_[index(on)];
   }
   [[noreturn]] static void no_such_lane(lane on) {
-    throw std::invalid_argument(
-        std::string("stretto::host::lanes has no lane '") + name_of(on) + "'" +
-        (is_send(on) || is_receive(on) ? "; ask for it with lane_options::peers" : ""));
+    throw std::invalid_argument(std::string("stretto::host::lanes has no lane '") + name_of(on) + "'" +
+                                (carries_messages(on) ? "; ask for it with lane_options::peers" : ""));
   }
+  static constexpr bool carries_messages(lane on) noexcept { return is_send(on) || is_receive(on); }
 
   failure_board own_board_;
   failure_board& board_;
   int const rank_;
   int const exceptions_ = std::uncaught_exceptions();
-  std::unique_ptr<worker> workers_[6];
+  std::unique_ptr<worker> workers_[static_cast<std::size_t>(lane::forward_port)];
 };
 
 static_assert(lane_adapter<lanes>);

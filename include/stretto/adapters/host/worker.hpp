@@ -26,7 +26,7 @@ struct lane_options {
   /// Shared with the other ranks of a group (`group::board`), so that a step that fails on one fails on all. Null: the
   /// lanes have one of their own.
   failure_board* board = nullptr;
-  /// Whether there are lanes for messages between pipeline ranks.
+  /// Whether there are lanes for the messages between pipeline ranks.
   bool peers = false;
   /// Ops and waits that may be outstanding on one lane; the host blocks when there are more. Rounded up to a power of 2.
   std::size_t ring = 256;
