@@ -117,13 +117,19 @@ int refuse(char const* what) {
 int main(int count, char** words) {
   options given;
   CLI::App app("Prints, draws and simulates pipeline schedules without running them.", "plan");
-  app.add_option("--pipeline", given.pipeline, "one of " + listed(pipeline_names()))->capture_default_str();
-  app.add_option("--ranks", given.ranks, "pipeline ranks")->capture_default_str();
-  app.add_option("--microbatches", given.microbatches, "microbatches of a step")->capture_default_str();
-  app.add_option("--chunks", given.chunks, "chunks of a rank (interleaved, interleaved_ep)");
-  app.add_option("--format", given.format, "golden, text (the default), mermaid, svg or trace");
+  app.add_option("--pipeline", given.pipeline, "one of " + listed(pipeline_names()))
+      ->type_name("NAME")
+      ->capture_default_str();
+  app.add_option("--ranks", given.ranks, "pipeline ranks")->type_name("N")->capture_default_str();
+  app.add_option("--microbatches", given.microbatches, "microbatches of a step")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--chunks", given.chunks, "chunks of a rank (interleaved, interleaved_ep)")->type_name("N");
+  app.add_option("--format", given.format, "golden, text (the default), mermaid, svg or trace")
+      ->type_name("NAME");
   app.add_flag("--comm", given.comm, "with --format golden: the messages between the ranks too");
-  app.add_option("--costs", given.costs, "simulate with these costs: unit, deepseek_h800, or a JSON file");
+  app.add_option("--costs", given.costs, "simulate with these costs: unit, deepseek_h800, or a JSON file")
+      ->type_name("FILE|NAME");
   app.add_flag("--json", given.json, "the simulation as JSON");
   app.add_flag("--compare", given.compare, "a table of every pipeline at these sizes");
   app.footer(

@@ -8,6 +8,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "schedules.md"
@@ -75,6 +76,32 @@ PIPELINES = [
      "(P-1)(F&B+B-3W) where F = I = W", "2P+1, on every rank", "2P-1 (the source asks for 2P)",
      "deepseek-ai/DualPipe `dualpipev.py`; arXiv 2412.19437 section 3.2.1"),
 ]
+
+# The figures of the preset deepseek_h800, as a user would write them down.
+COSTS = {
+    "name": "my cluster",
+    "source": "deepseek-ai/profile-data train.json",
+    "unit": "ms",
+    "forward": {"attn": 4.4, "dispatch": 6.7, "mlp": 4.6, "combine": 8.7},
+    "backward_input": {"attn": 9.3, "dispatch": 7.5, "mlp": 5.3, "combine": 5.8},
+    "backward_weight": {"attn": 2.4, "mlp": 5.1},
+    "message": 0,
+    "layers_per_rank": 8,
+}
+
+COST_FILE = """\
+## Costs
+
+`--costs` takes a preset (`unit`, `deepseek_h800`) or a JSON file with the times of one layer. A chunk holds `layers_per_rank`
+over V layers. attn and mlp are compute, dispatch and combine communication; a call alone takes the sum of its phases, a pair
+its longer lane; `message` is one message between two ranks. `name`, `source`, `unit`, `message` and `layers_per_rank` may be
+left out. The ideal is the busiest lane of a rank; exposed communication is time in which communication runs and compute does
+not; bubble is time outside calls.
+
+```json
+{costs}
+```
+"""
 
 MESSAGES = """\
 ## Messages
@@ -149,9 +176,22 @@ def comparison(program: str) -> str:
             f"{table('deepseek_h800')}\n```\n\nWithout any, the bubble does:\n\n```\n{table('unit')}\n```\n")
 
 
+def cost_file(program: str) -> str:
+    text = json.dumps(COSTS, indent=2)
+    text = re.sub(r"\{\s+([^{}]*?)\s+\}", lambda m: "{" + re.sub(r"\s+", " ", m[1]) + "}", text)
+    sizes = ["--ranks", "4", "--microbatches", "8", "--json"]
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        file.write(text)
+        file.flush()
+        mine = json.loads(plan(program, *sizes, "--costs", file.name))
+    preset = json.loads(plan(program, *sizes, "--costs", "deepseek_h800"))
+    assert mine["per_rank"] == preset["per_rank"], "the cost file on the page is not the preset"
+    return COST_FILE.replace("{costs}", text)
+
+
 def files(program: str) -> dict[pathlib.Path, str]:
     sections = [section(program, *one) for one in PIPELINES]
-    page = "\n".join([HEAD, *sections, comparison(program), MESSAGES, POLICIES, rules()])
+    page = "\n".join([HEAD, *sections, comparison(program), cost_file(program), MESSAGES, POLICIES, rules()])
     result = {PAGE: page}
     for name, *_ in PIPELINES:
         sizes = ["--pipeline", name, "--ranks", "4", "--microbatches", "8"]
