@@ -149,7 +149,7 @@ stretto::chunk_costs layer_costs::chunk(int chunks) const {
 std::vector<layer_costs> const& cost_presets() {
   static std::vector<layer_costs> const presets = {
       {"unit",
-       "F = I = W, no communication: the unit of the formulas in arXiv 2401.10241 and DualPipe's README",
+       "F = I = W, no communication, as in the formulas of arXiv 2401.10241",
        "units",
        {1, 0, 0, 0},
        {1, 0, 0, 0},

@@ -40,8 +40,8 @@ std::string with_percent(double value, double whole) {
 }
 
 std::string costs_line(layer_costs const& costs) {
-  return fmt::format("costs: {}{}; a call alone takes its phases in turn, a pair its longer lane\n",
-                     costs.name, costs.source.empty() ? "" : " (" + costs.source + ")");
+  return fmt::format("costs: {}{}\n", costs.name, costs.source.empty() ? "" : ", " + costs.source) +
+         "a call alone takes its phases in turn, a pair its longer lane\n";
 }
 
 } // namespace

@@ -88,6 +88,9 @@ def main() -> int:
             for costs in ("unit", "deepseek_h800"):
                 check_pictures(program, sizes, costs)
             check_messages(program, sizes, "vee" if pipeline in ("zero_bubble_v", "dual_pipe_v") else "looped", ranks)
+    # DualPipe's own count: an interior rank has 8M ends of messages, the first and the last 4M.
+    lines = plan(program, "--pipeline", "dual_pipe_v", "--ranks", "4", "--microbatches", "8", "--comm").splitlines()
+    assert [line.count("_") for line in lines] == [32, 64, 64, 32]
     compared = json.loads(plan(program, "--compare", "--json", "--ranks", "4", "--microbatches", "5"))["pipelines"]
     assert [one["pipeline"] for one in compared] == PIPELINES
     assert [one["pipeline"] for one in compared if "refused" in one] == ["dual_pipe_v"]

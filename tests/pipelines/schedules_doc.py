@@ -13,7 +13,8 @@ import tempfile
 ROOT = pathlib.Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "schedules.md"
 PICTURES = ROOT / "docs" / "schedules"
-RULES = ROOT / "include" / "stretto" / "plan_rules.hpp"
+INCLUDE = ROOT / "include" / "stretto"
+RULES = INCLUDE / "plan_rules.hpp"
 
 HEAD = """\
 # Pipeline schedules
@@ -119,16 +120,9 @@ pytorch/pytorch issue 172668 (receives as late as possible deadlock) and 188833 
 POLICIES = """\
 ## Layer policies
 
-Pairs are in dual_pipe_v, interleaved_ep and one_f_one_b_ep; the others run their ops alone, and so do the policies serial and
-autograd. The pipelines that split (zero_bubble_h1, zero_bubble_v, dual_pipe_v) and the policy split_dw need phases with
-`backward_input` and `backward_weight`; autograd knows whole passes only.
+Pairs are overlapped where the pipeline emits them and the policy has bodies for them; all else runs alone. "split" asks for
+phases with `backward_input` and `backward_weight`; autograd knows whole passes only.
 
-| policy | dual_pipe_v | interleaved_ep, one_f_one_b_ep | zero_bubble_h1, zero_bubble_v | serial, gpipe, one_f_one_b, interleaved |
-| --- | --- | --- | --- | --- |
-| serial | alone, phases split | alone | alone, phases split | alone |
-| two_stream_1f1b | overlapped, phases split | overlapped | alone, phases split | alone |
-| split_dw | overlapped, phases split | overlapped, phases split | alone, phases split | alone, phases split |
-| autograd | refused | alone | refused | alone |
 """
 
 
@@ -168,6 +162,30 @@ def rules() -> str:
     return "## What is refused\n\n| code | what is wrong | how to mend it |\n| --- | --- | --- |\n" + "\n".join(lines) + "\n"
 
 
+def policies() -> str:
+    """The table of policies.hpp, crossed with what the pipeline types declare."""
+    table = re.findall(r'\{"(\w+)", (true|false), (true|false), (true|false)\}', (INCLUDE / "pipelines/policies.hpp").read_text())
+    declared = {}
+    for header in (INCLUDE / "pipelines").glob("*.hpp"):
+        declared.update(re.findall(r'name = "(\w+)";.*?pairs = (\w+), splits = (?:\w+);', header.read_text(), re.DOTALL))
+    splits = {}
+    for header in (INCLUDE / "pipelines").glob("*.hpp"):
+        splits.update(re.findall(r'name = "(\w+)";.*?splits = (\w+);', header.read_text(), re.DOTALL))
+    names = [name for name, *_ in PIPELINES]
+    assert len(table) == 4 and set(names) == set(declared) == set(splits), "a policy or pipeline was not understood"
+    lines = ["| pipeline | " + " | ".join(name for name, *_ in table) + " |", "| --- " * (len(table) + 1) + "|"]
+    for name in names:
+        cells = []
+        for _, overlaps, split, whole in table:
+            if splits[name] == whole == "true":
+                cells.append("refused")
+            else:
+                how = "overlapped" if overlaps == declared[name] == "true" else "alone"
+                cells.append(how + (", split" if "true" in (split, splits[name]) else ""))
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return POLICIES + "\n".join(lines) + "\n"
+
+
 def comparison(program: str) -> str:
     def table(costs: str) -> str:
         return plan(program, "--ranks", "8", "--microbatches", "32", "--costs", costs, "--compare").rstrip("\n")
@@ -191,7 +209,7 @@ def cost_file(program: str) -> str:
 
 def files(program: str) -> dict[pathlib.Path, str]:
     sections = [section(program, *one) for one in PIPELINES]
-    page = "\n".join([HEAD, *sections, comparison(program), cost_file(program), MESSAGES, POLICIES, rules()])
+    page = "\n".join([HEAD, *sections, comparison(program), cost_file(program), MESSAGES, policies(), rules()])
     result = {PAGE: page}
     for name, *_ in PIPELINES:
         sizes = ["--pipeline", name, "--ranks", "4", "--microbatches", "8"]
