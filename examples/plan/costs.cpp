@@ -157,8 +157,7 @@ std::vector<layer_costs> const& cost_presets() {
        0,
        2},
       {"deepseek_h800",
-       "deepseek-ai/profile-data train.json: 4 MoE layers, EP64, TP1, 4K tokens, H800; times read from the "
-       "trace",
+       "deepseek-ai/profile-data train.json (H800, 4 MoE layers, EP64, TP1, 4K tokens)",
        "ms",
        {4.4, 6.7, 4.6, 8.7},
        {9.3, 7.5, 5.3, 5.8},
