@@ -49,7 +49,6 @@ class body_maker {
     census(backward_, false);
     if (out_.problem) return out_;
     link(out_.ops, out_.count, body_groups, 2);
-    out_.problem = check_table(out_.ops, out_.count, body_groups, 2);
     return out_;
   }
 
@@ -184,6 +183,12 @@ class body_maker {
   placed backward_placed_[max_phases] = {};
   draft out_{};
 };
+
+/// Apart from the making, so that it also sees what a derived schedule has changed in the table.
+constexpr draft checked(draft d) {
+  if (!d.problem) d.problem = check_table(d.ops, d.count, body_groups, 2);
+  return d;
+}
 
 template <class Policy> constexpr pair_builder order_of(form f) {
   pair_builder p;

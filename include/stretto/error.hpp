@@ -18,6 +18,7 @@ template <class Value> struct the_gradient_of;
 template <class Phase> struct what_forward_keeps_for_backward_of;
 template <class Phase> struct what_backward_input_keeps_for_weight_of;
 template <pass What, class Phase> struct pass_of;
+template <class... Policies> struct the_policies;
 struct outside_of_this_layer;
 struct the_handover_between_layers;
 

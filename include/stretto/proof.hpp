@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stretto/adapter.hpp>
 #include <stretto/schedule.hpp>
 
 /// The compile-time proof of a schedule: its blocks, the values between them, and every body. A schedule that fails stops
@@ -15,11 +16,21 @@ struct finding {
   body_blocks blocks{-1, -1};
 };
 
-/// A phase with weights whose backward is written by hand must be written in halves if anything runs the halves.
-constexpr diagnosis check_halves(block_facts const& f, int block) {
+/// A phase with weights whose backward is written by hand must be written in halves if anything runs the halves, and if
+/// it has one of them.
+template <class... P> constexpr diagnosis check_halves(block_facts const& f, int block, bool splits, phase_list<P...>) {
+  bool const whole[] = {has_named_members<P>::backward..., true};
   for (int p = 0; p < f.phases; ++p)
-    if (f.has_weights[p] && f.has_explicit_backward[p] && !f.has_backward_weight[p])
+    if (f.has_weights[p] && f.has_explicit_backward[p] && !f.has_backward_weight[p] && (splits || !whole[p]))
       return {fault::no_backward_weight, p, -1, -1, block};
+  return {};
+}
+
+/// The phases of a node have all a backward of their own, or none has.
+constexpr diagnosis check_nodes(block_facts const& f, int block) {
+  for (int p = 1; p < f.phases; ++p)
+    if (f.node_of[p] == f.node_of[p - 1] && f.has_explicit_backward[p] != f.has_explicit_backward[p - 1])
+      return {fault::mixed_backward, p - 1, p, -1, block};
   return {};
 }
 
@@ -28,9 +39,13 @@ constexpr void keep_first(finding& first, diagnosis const& d, form in, body_bloc
 }
 
 template <class S, int K> constexpr void prove_block(finding& first) {
-  block_facts const& f = dataflow_of<typename S::model::template block<K>>::value;
+  using block = typename S::model::template block<K>;
+  block_facts const& f = dataflow_of<block>::value;
+  bool const splits = S::splits || S::rank_plan::splits;
   keep_first(first, check_block(f, K), form::forward, {K, -1});
-  if (S::splits || S::rank_plan::splits) keep_first(first, check_halves(f, K), form::backward_input, {-1, K});
+  if (first.d.what == fault::too_large) return;
+  keep_first(first, check_nodes(f, K), form::backward, {-1, K});
+  keep_first(first, check_halves(f, K, splits, typename block::phases{}), form::backward_input, {-1, K});
 }
 
 template <class S, int K> constexpr void prove_lone_bodies(finding& first) {
@@ -69,7 +84,9 @@ template <class S, int... Pair> constexpr finding find_in_pair_bodies(std::integ
 template <class S> constexpr finding find_fault() {
   constexpr int n = S::model::count;
   constexpr finding in_model = find_in_model<S>(std::make_integer_sequence<int, n>{});
-  if constexpr (in_model.d.what != fault::none) {
+  if constexpr (!S::fits) {
+    return finding{{fault::not_a_policy}};
+  } else if constexpr (in_model.d.what != fault::none) {
     return in_model;
   } else {
     finding found;
@@ -146,8 +163,14 @@ template <class S> struct verdict<S, fault::doubled_node> {
 template <class S> struct verdict<S, fault::missing_cut> {
   static_assert(sizeof(error::missing_cut<typename S::policy, at_phase<S>, other_phase<S>>));
 };
+template <class S> struct verdict<S, fault::not_a_policy> {
+  static_assert(sizeof(error::not_a_policy<S, typename S::policies>));
+};
 template <class S> struct verdict<S, fault::no_backward_weight> {
   static_assert(sizeof(error::no_backward_weight<typename S::policy, at_phase<S>>));
+};
+template <class S> struct verdict<S, fault::mixed_backward> {
+  static_assert(sizeof(error::mixed_backward<at_block<S>, at_phase<S>, other_phase<S>>));
 };
 template <class S> struct verdict<S, fault::written_twice> {
   static_assert(sizeof(error::written_twice<at_block<S>, at_root<S>>));
@@ -163,6 +186,34 @@ template <class S> struct verdict<S, fault::too_large> {
 };
 template <class S> struct verdict<S, fault::weights_out_of_order> {
   static_assert(sizeof(error::weights_out_of_order<typename S::policy>));
+};
+
+/// A phase that leaves its backward to the tensor adapter.
+struct phase_place {
+  int block = -1;
+  int phase = -1;
+};
+template <class Model, int... K> constexpr phase_place find_autograd_phase(std::integer_sequence<int, K...>) {
+  block_facts const* const all[] = {&dataflow_of<typename Model::template block<K>>::value...};
+  for (int k = 0; k < Model::count; ++k)
+    for (int p = 0; p < all[k]->phases; ++p)
+      if (!all[k]->has_explicit_backward[p]) return {k, p};
+  return {};
+}
+template <class Model> struct autograd_phase_of {
+  static constexpr phase_place place = find_autograd_phase<Model>(std::make_integer_sequence<int, Model::count>{});
+};
+
+/// Whether the tensor adapter can differentiate what the phases leave to it.
+template <class S, class Tensors>
+inline constexpr bool differentiates =
+    autograd_tensor_adapter<Tensors> || autograd_phase_of<typename S::model>::place.block < 0;
+
+template <class S, class Tensors, bool Good = differentiates<S, Tensors>> struct tensors_verdict {};
+template <class S, class Tensors> struct tensors_verdict<S, Tensors, false> {
+  static constexpr phase_place at = autograd_phase_of<typename S::model>::place;
+  static_assert(sizeof(error::needs_autograd<
+                       typename phase_at<at.phase, typename S::model::template block<at.block>::phases>::type, Tensors>));
 };
 
 }  // namespace detail

@@ -22,8 +22,8 @@
   "stretto[E07]: the policy runs two phases on different lanes, but no Detach cuts the block between " \
   "them; write First, Detach, Second"
 #define STRETTO_E08 \
-  "stretto[E08]: SplitDW needs backward_input() and backward_weight(), and this phase has a backward " \
-  "written by hand without them; split its backward, or say has_weights = false if it has no parameters"
+  "stretto[E08]: a backward written by hand lacks a half: SplitDW needs backward_input() and backward_weight(), and " \
+  "neither goes without the other; write both, or say has_weights = false if the phase has no parameters"
 #define STRETTO_E09 \
   "stretto[E09]: an op waits for an op that is issued later; order the awaited op first"
 #define STRETTO_E10 \

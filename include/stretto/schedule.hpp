@@ -58,12 +58,15 @@ using default_pipeline = std::conditional_t<std::same_as<Policy, Serial>, Serial
 /// Derive a struct from it (`struct Step : Schedule<...> {};`) to keep symbol names short.
 template <class BlockOrModel, class... Policies> struct Schedule {
   using model = typename detail::as_model<BlockOrModel>::type;
-  using policy = typename detail::policy_of_kind<1, void, Policies...>::type;
+  // Where none is given, another one stands in, so that the broken rule is all that the compiler says.
+  using policy = typename detail::policy_of_kind<1, Serial, Policies...>::type;
   using rank_plan = typename detail::policy_of_kind<2, detail::default_pipeline<policy>, Policies...>::type;
   static constexpr bool splits = detail::count_of_kind<0, Policies...>() > 0;
-  static_assert(detail::count_of_kind<1, Policies...>() == 1 && detail::count_of_kind<2, Policies...>() <= 1 &&
-                    detail::count_of_kind<3, Policies...>() == 0,
-                STRETTO_E19);
+  /// Whether the policies are one layer policy, at most one pipeline, and nothing else but `SplitDW`: the proof asks.
+  static constexpr bool fits = detail::count_of_kind<1, Policies...>() == 1 &&
+                               detail::count_of_kind<2, Policies...>() <= 1 &&
+                               detail::count_of_kind<3, Policies...>() == 0;
+  using policies = error::the_policies<Policies...>;
 
   /// The table of one body. A derived schedule may replace it, which is how tests break a program on purpose.
   template <form F, int Forward, int Backward> static constexpr detail::draft make_body() {
@@ -83,7 +86,7 @@ template <class BlockOrModel, class... Policies> struct Schedule {
 
 /// The table of one body of schedule `S`, with what the proof found.
 template <class S, form F, int Forward, int Backward> struct draft_of {
-  static constexpr detail::draft value = S::template make_body<F, Forward, Backward>();
+  static constexpr detail::draft value = detail::checked(S::template make_body<F, Forward, Backward>());
 };
 
 /// The program of one body: exactly its rows.

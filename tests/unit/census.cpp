@@ -47,9 +47,9 @@ detail::draft make(pair_builder const& order, sides blocks, form f, bool split) 
   auto const facts = [](int k) -> block_facts const* {
     return k < 0 ? nullptr : detail::facts_at<Tailed>(k, std::make_integer_sequence<int, Tailed::count>{});
   };
-  return detail::body_maker(facts(blocks.forward), facts(blocks.backward), chain_of<Tailed>::value,
-                            {blocks.forward, blocks.backward}, f, split)
-      .make(order);
+  return detail::checked(detail::body_maker(facts(blocks.forward), facts(blocks.backward), chain_of<Tailed>::value,
+                                            {blocks.forward, blocks.backward}, f, split)
+                             .make(order));
 }
 
 /// The phase and pass that a request runs in this body; -1 if there is none.
