@@ -54,7 +54,7 @@ plan_fault told(plan_facts const& of, plan_diagnosis const& wrong) {
   return wrong.what;
 }
 
-} // namespace
+}  // namespace
 
 TEST_CASE("every rule has a code of its own, in ascending order, a sentence and a remedy") {
   int last = 39;
@@ -156,6 +156,12 @@ TEST_CASE("messages that break a rule are named with both ranks") {
   CHECK(with([&](auto& steps) { steps[0].erase(steps[0].begin() + send); }) == plan_fault::unmatched_message);
   CHECK(with([&](auto& steps) { steps[1].erase(steps[1].begin() + receive); }) ==
         plan_fault::unmatched_message);
+  CHECK(with([&](auto& steps) {
+          steps[0].insert(steps[0].begin() + send, steps[0][static_cast<std::size_t>(send)]);
+        }) == plan_fault::unmatched_message);
+  CHECK(with([&](auto& steps) {
+          steps[1].insert(steps[1].begin() + receive, steps[1][static_cast<std::size_t>(receive)]);
+        }) == plan_fault::unmatched_message);
   CHECK(with([&](auto& steps) { std::swap(steps[0][0], steps[0][1]); }) == plan_fault::misplaced_message);
   CHECK(with([&](auto& steps) { std::swap(steps[1][0], steps[1][1]); }) == plan_fault::misplaced_message);
   CHECK(with([&](auto& steps) { steps[1].pop_back(); }) != plan_fault::none);
