@@ -27,54 +27,48 @@ template <class Lanes> bool runs_in_order_of_issue(Lanes& lanes) {
   return true;
 }
 
-/// The op after the wait sees what was issued before the record.
-template <class Lanes> bool wait_orders(Lanes& lanes) {
+/// The op after the wait starts after what was issued before the record has ended, which gives it `patience` milliseconds
+/// to start too early.
+template <class Lanes> bool wait_orders(Lanes& lanes, int patience) {
   typename Lanes::event done{};
-  std::atomic<bool> early = false;
-  bool seen = false;
-  lanes.run(lane::comm, label(dispatch, lane::comm), [&early] {
-    sleep_ms(20);
-    early = true;
-  });
+  std::atomic<bool> started = false;
+  bool early = false;
+  lanes.run(lane::comm, label(dispatch, lane::comm),
+            [&, patience] { early = comes_true(started, patience); });
   lanes.record(lane::comm, done);
   lanes.wait(lane::compute, done);
-  lanes.run(lane::compute, label(mlp), [&] { seen = early; });
+  lanes.run(lane::compute, label(mlp), [&started] { started = true; });
   lanes.drain();
-  return seen;
+  return !early;
 }
 
 /// A second record moves the event: a wait issued after it waits for the second.
-template <class Lanes> bool wait_binds_to_the_last_record(Lanes& lanes) {
+template <class Lanes> bool wait_binds_to_the_last_record(Lanes& lanes, int patience) {
   typename Lanes::event done{};
-  std::atomic<bool> second = false;
-  bool seen = false;
-  lanes.record(lane::comm, done);
+  std::atomic<bool> started = false;
+  bool early = false;
   lanes.run(lane::comm, label(dispatch, lane::comm), [] {});
   lanes.record(lane::comm, done);
-  lanes.run(lane::comm, label(combine, lane::comm), [&second] {
-    sleep_ms(20);
-    second = true;
-  });
+  lanes.run(lane::comm, label(combine, lane::comm), [&, patience] { early = comes_true(started, patience); });
   lanes.record(lane::comm, done);
   lanes.wait(lane::compute, done);
-  lanes.run(lane::compute, label(mlp), [&] { seen = second; });
+  lanes.run(lane::compute, label(mlp), [&started] { started = true; });
   lanes.drain();
-  return seen;
+  return !early;
 }
 
-/// A record issued after the wait does not disturb it, although the wait has not run yet.
-template <class Lanes> bool a_later_record_leaves_the_wait_alone(Lanes& lanes) {
+/// A record issued after the wait does not disturb it, although the wait has not run yet: the op after the wait starts
+/// within `patience` milliseconds although what is recorded later waits for it.
+template <class Lanes> bool a_later_record_leaves_the_wait_alone(Lanes& lanes, int patience) {
   typename Lanes::event done{};
   std::atomic<bool> open = false;
-  std::atomic<bool> after_wait_ran = false;
+  std::atomic<bool> started = false;
   bool kept = false;
-  lanes.run(lane::comm, label(dispatch, lane::comm), [] {});
-  lanes.run(lane::comm, label(dispatch, lane::comm), [] { sleep_ms(5); });
+  lanes.run(lane::comm, label(dispatch, lane::comm), [&open] { comes_true(open, 5000); });
   lanes.record(lane::comm, done);
-  lanes.run(lane::compute, label(attn), [&open] { comes_true(open, 1000); });
   lanes.wait(lane::compute, done);
-  lanes.run(lane::compute, label(mlp), [&after_wait_ran] { after_wait_ran = true; });
-  lanes.run(lane::comm, label(combine, lane::comm), [&] { kept = comes_true(after_wait_ran, 300); });
+  lanes.run(lane::compute, label(mlp), [&started] { started = true; });
+  lanes.run(lane::comm, label(combine, lane::comm), [&, patience] { kept = comes_true(started, patience); });
   lanes.record(lane::comm, done);
   open = true;
   lanes.drain();
@@ -91,7 +85,7 @@ template <class Lanes> bool trivial_waits_go_through(Lanes& lanes) {
   lanes.record(lane::compute, own);
   lanes.wait(lane::compute, own);
   lanes.run(lane::compute, label(mlp), [&ran] { ran = true; });
-  bool const in_time = comes_true(ran, 2000);
+  bool const in_time = comes_true(ran, 5000);
   lanes.drain();
   return in_time;
 }
