@@ -13,56 +13,86 @@ constexpr bool reads_from_outside(block_facts const& f, int leaf, int node) {
   return f.node_of[f.leaf_phase[leaf]] == node && !f.leaf_inside_node[leaf];
 }
 
+/// The chain value that root `v` becomes for the layer behind, or -1. Its storage is then that value's cell.
+constexpr int chain_of_root(block_facts const& f, chain_facts const& chain, int v) {
+  return f.root_is_output[v] ? chain.find(f.root[v]) : -1;
+}
+
+/// Marks the storage that leaf `r` reads.
+constexpr void read_leaf(access& a, block_facts const& f, chain_facts const& chain, int r) {
+  a.reads |= f.leaf_root[r] >= 0 ? cells::root(f.leaf_root[r])
+                                 : cells::chain_value(chain.find(f.input[f.leaf_input[r]]));
+}
+
 constexpr access forward_access(block_facts const& f, chain_facts const& chain, int node) {
   access a;
-  for (int r = 0; r < f.leaves; ++r) {
-    if (!reads_from_outside(f, r, node)) continue;
-    a.reads |= f.leaf_root[r] >= 0 ? cells::root(f.leaf_root[r])
-                                   : cells::chain_value(chain.find(f.input[f.leaf_input[r]]));
-  }
+  for (int r = 0; r < f.leaves; ++r)
+    if (reads_from_outside(f, r, node)) read_leaf(a, f, chain, r);
   a.writes |= cells::context(node);
   for (int v = 0; v < f.roots; ++v) {
     if (f.node_of[f.root_writer[v]] != node) continue;
-    a.writes |= cells::root(v);
-    if (int const c = chain.find(f.root[v]); c >= 0 && f.root_is_output[v])
+    if (int const c = chain_of_root(f, chain, v); c >= 0)
       a.next_writes |= cells::chain_value(c) | cells::boundary_forward;
+    else
+      a.writes |= cells::root(v);
     if (f.root_is_objective[v]) a.next_writes |= cells::boundary_forward;
   }
   return a;
 }
 
+/// What the backward passes of a node need of its forward: what it saved, and metadata.
+constexpr void read_saved(access& a, block_facts const& f, chain_facts const& chain, int node, bool weight_only) {
+  a.reads |= cells::context(node);
+  for (int r = 0; r < f.leaves; ++r) {
+    if (!reads_from_outside(f, r, node)) continue;
+    bool const metadata = f.leaf_root[r] >= 0 && f.root_is_metadata[f.leaf_root[r]];
+    if (metadata ? !weight_only : f.leaf_is_saved[r]) read_leaf(a, f, chain, r);
+  }
+  for (int v = 0; v < f.roots; ++v) {
+    if (f.node_of[f.root_writer[v]] != node) continue;
+    if (f.root_is_metadata[v] ? weight_only : !f.root_is_saved[v]) continue;
+    if (int const c = chain_of_root(f, chain, v); c >= 0)
+      a.next_reads |= cells::chain_value(c);
+    else
+      a.reads |= cells::root(v);
+  }
+}
+
+/// The gradients of what the node wrote, one for each reader outside of it.
+constexpr void read_output_gradients(access& a, block_facts const& f, chain_facts const& chain, int node) {
+  for (int v = 0; v < f.roots; ++v)
+    if (f.node_of[f.root_writer[v]] == node)
+      if (int const c = chain_of_root(f, chain, v); c >= 0) a.next_reads |= cells::chain_gradient(c);
+  for (int r = 0; r < f.leaves; ++r) {
+    int const v = f.leaf_root[r];
+    if (v >= 0 && !f.leaf_inside_node[r] && !f.root_is_metadata[v] && f.node_of[f.root_writer[v]] == node)
+      a.reads |= cells::leaf_gradient(r);
+  }
+}
+
 /// I and B alike: gradients of what the node wrote come in, gradients of what it read go out.
 constexpr access input_gradient_access(block_facts const& f, chain_facts const& chain, int node) {
   access a;
-  a.reads |= cells::context(node);
-  for (int v = 0; v < f.roots; ++v) {
-    if (f.node_of[f.root_writer[v]] != node) continue;
-    a.reads |= cells::root(v);
-    a.clears |= cells::root(v);
-    if (int const c = chain.find(f.root[v]); c >= 0 && f.root_is_output[v]) {
-      a.next_reads |= cells::chain_gradient(c);
-      a.next_clears |= cells::chain_gradient(c);
-    }
-  }
+  read_saved(a, f, chain, node, false);
+  read_output_gradients(a, f, chain, node);
+  for (int v = 0; v < f.roots; ++v)
+    if (f.node_of[f.root_writer[v]] == node && f.root_is_metadata[v]) a.clears |= cells::root(v);
   for (int r = 0; r < f.leaves; ++r) {
     int const v = f.leaf_root[r];
-    if (reads_from_outside(f, r, node)) {
-      if (v < 0)
-        a.writes |= cells::chain_gradient(chain.find(f.input[f.leaf_input[r]])) | cells::boundary_backward;
-      else if (f.root_is_metadata[v])
-        a.reads |= cells::root(v);
-      else
-        a.writes |= cells::leaf_gradient(r);
-    } else if (v >= 0 && !f.leaf_inside_node[r] && !f.root_is_metadata[v] && f.node_of[f.root_writer[v]] == node) {
-      a.reads |= cells::leaf_gradient(r);
-      a.clears |= cells::leaf_gradient(r);
-    }
+    if (!reads_from_outside(f, r, node)) continue;
+    if (v < 0)
+      a.writes |= cells::chain_gradient(chain.find(f.input[f.leaf_input[r]])) | cells::boundary_backward;
+    else if (!f.root_is_metadata[v])
+      a.writes |= cells::leaf_gradient(r);
   }
   return a;
 }
 
 }  // namespace detail
 
+/// Storage is read by whoever computes with it: forward readers, and every backward pass of a phase that saved it. A weight
+/// pass may need the gradients of the outputs once more. Nothing here gives storage back: that follows from the whole table
+/// (see releases.hpp).
 constexpr access access_of(block_facts const& f, chain_facts const& chain, int node, pass what) {
   switch (what) {
     case pass::forward: return detail::forward_access(f, chain, node);
@@ -80,7 +110,10 @@ constexpr access access_of(block_facts const& f, chain_facts const& chain, int n
     case pass::backward_weight: break;
   }
   access a;
-  a.reads = a.clears = cells::pending(node) | cells::context(node);
+  detail::read_saved(a, f, chain, node, true);
+  detail::read_output_gradients(a, f, chain, node);
+  a.reads |= cells::pending(node);
+  a.clears |= cells::pending(node) | cells::context(node);
   a.accumulates = true;
   return a;
 }
@@ -93,29 +126,41 @@ constexpr access forward_port_access(block_facts const& f, chain_facts const& ch
 }
 
 /// What a body finds at its backward port: the gradients from the layer behind, and everything that the forward of this
-/// layer (for a weight pass also its I, `after_input`) left for this microbatch.
+/// layer used and left for this microbatch (for a weight pass also what its I left, `after_input`).
 constexpr access backward_port_access(block_facts const& f, chain_facts const& chain, bool after_input) {
-  access a;
+  access a = forward_port_access(f, chain);
   for (int n = 0; n < f.nodes; ++n) {
     access const forward = access_of(f, chain, n, pass::forward);
-    a.writes |= forward.writes;
-    if (after_input) a.writes |= cells::pending(n);
     access const input = access_of(f, chain, n, pass::backward_input);
-    a.next_writes |= input.next_reads;
+    a.writes |= forward.writes;
+    a.next_writes |= forward.next_writes | input.next_reads;
+    if (after_input) a.writes |= cells::pending(n) | input.writes;
   }
   return a;
 }
 
-/// What a message touches. A received activation fills the group of the first layer of a chunk and a received gradient the
-/// end of a chunk; what is sent lies at the opposite ends. A gradient closes the cell of its activation: one arrives only
-/// after the activation has left, and leaves only after the activation was used.
+/// What a message touches. A received activation fills the group of the first layer of a chunk, a received gradient the end
+/// of a chunk; what is sent lies at the opposite ends. The boundary cells order the two directions: a gradient comes in
+/// after its activation has left, an activation after the gradient of the microbatch that had the slot before.
 constexpr access message_access(chain_facts const& chain, bool gradient, bool sends) {
   access a;
+  if (sends)
+    a.reads |= gradient ? cells::boundary_backward : cells::boundary_forward;
+  else
+    a.writes |= cells::boundary_backward | cells::boundary_forward;
   for (int c = 0; c < chain.count; ++c) {
     cell_set const cell = gradient ? cells::chain_gradient(c) : cells::chain_value(c);
     (sends ? a.reads : a.writes) |= cell;
-    if (gradient) a.clears |= cells::chain_value(c) | (sends ? cell : 0);
+    if (gradient && sends) a.clears |= cell;
   }
+  return a;
+}
+
+/// The first layer of a chunk takes over an activation that came in from another rank: from then on its storage belongs to
+/// what that layer keeps, and the place where it came in is free.
+constexpr access taken_over(access a, bool forward) {
+  constexpr cell_set incoming = 15;
+  if (!forward) a.reads &= ~incoming;
   return a;
 }
 

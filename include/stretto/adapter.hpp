@@ -45,6 +45,8 @@ template <class A> concept has_tensor_type = requires {
 /// - `tensor`: a handle; a default-constructed one is empty and assigning one gives the storage back.
 /// - `context`: what the adapter keeps for one node between its forward and its last backward op.
 /// - `detach(t)`: the same data as a leaf of its own, for one reader.
+/// - `release(t)`: gives the storage back although handles of it may live on: nothing computes with it any more, only its
+///   place in a graph may still be asked for. An empty `t` is left alone.
 /// - `add(sum, t)`: `sum = sum + t` without touching the storage that `sum` had (gradients alias); an empty `t` adds
 ///   nothing, an empty `sum` becomes `t`. Called in a fixed order, so sums do not depend on the schedule.
 template <class A> concept tensor_adapter = has_tensor_type<A> && requires(A& a, typename A::tensor const& t,
@@ -52,9 +54,11 @@ template <class A> concept tensor_adapter = has_tensor_type<A> && requires(A& a,
   typename A::context;
   { a.detach(t) } -> std::same_as<typename A::tensor>;
   a.add(sum, t);
+  a.release(sum);
 };
 
 /// A tensor library that differentiates: phases need `forward` only.
+/// - `forget_graph(t)`: the same data without history; an empty `t` stays empty.
 /// - `forward_scope(context)`: an object that lives while the phases of one node run forward.
 /// - `backward(context, request, phases...)`: fills the leaf gradients and accumulates the parameter gradients.
 /// - `backward_input(context, request, phases...)`: fills the leaf gradients and keeps in `context` what is left.
@@ -64,6 +68,7 @@ template <class A> concept autograd_tensor_adapter =
     tensor_adapter<A> &&
     requires(A& a, typename A::context& context, gradient_request<typename A::tensor> const& request) {
       a.forward_scope(context);
+      a.forget_graph(*request.roots);
       a.backward(context, request);
       a.backward_input(context, request);
       a.backward_weight(context);

@@ -49,7 +49,7 @@ struct block_builder {
   block_facts f{};
   bool cut_before = false;
 
-  template <class V> constexpr void read() {
+  template <class V, class Item> constexpr void read() {
     type_id const id = id_of<V>();
     int const p = f.phases;
     if (f.leaves == max_reads) {
@@ -60,6 +60,7 @@ struct block_builder {
     f.leaf_phase[r] = p;
     f.leaf_root[r] = f.find_root(id);
     f.leaf_input[r] = -1;
+    f.leaf_is_saved[r] = saves<Item, V>();
     if (int const v = f.leaf_root[r]; v >= 0) {
       f.root_is_output[v] = false;
       f.leaf_inside_node[r] = f.node_of[f.root_writer[v]] == f.node_of[p];
@@ -83,7 +84,7 @@ struct block_builder {
     f.leaf_input[r] = i;
   }
 
-  template <class V> constexpr void write() {
+  template <class V, class Item> constexpr void write() {
     type_id const id = id_of<V>();
     if (int const v = f.find_root(id); v >= 0) f.written_twice = v;
     if (f.roots == max_values) {
@@ -94,13 +95,21 @@ struct block_builder {
     f.root[v] = id;
     f.root_name[v] = name_of_type<V>();
     f.root_writer[v] = f.phases;
+    f.root_is_saved[v] = saves<Item, V>();
     f.root_is_metadata[v] = std::derived_from<V, metadata>;
     f.root_is_objective[v] = std::derived_from<V, objective>;
     f.root_is_output[v] = !f.root_is_metadata[v] && !f.root_is_objective[v];
   }
 
-  template <class... R> constexpr void read_all(values<R...>) { (read<R>(), ...); }
-  template <class... W> constexpr void write_all(values<W...>) { (write<W>(), ...); }
+  template <class Item, class... R> constexpr void read_all(values<R...>) { (read<R, Item>(), ...); }
+  template <class Item, class... W> constexpr void write_all(values<W...>) { (write<W, Item>(), ...); }
+  /// A phase that does not say what it saves is taken to save everything.
+  template <class Item, class V> static constexpr bool saves() {
+    if constexpr (requires { typename Item::saves; })
+      return []<class... S>(values<S...>) { return (std::same_as<S, V> || ...); }(typename Item::saves{});
+    else
+      return true;
+  }
 
   template <class Item> constexpr void add() {
     if constexpr (std::same_as<Item, Detach>) {
@@ -123,8 +132,8 @@ struct block_builder {
       f.has_explicit_backward[p] = members::backward || members::backward_input;
       f.has_backward_weight[p] = members::backward_weight;
       f.phase_name[p] = name_of_type<Item>();
-      read_all(typename Item::reads{});
-      write_all(typename Item::writes{});
+      read_all<Item>(typename Item::reads{});
+      write_all<Item>(typename Item::writes{});
       ++f.phases;
     }
   }

@@ -16,12 +16,11 @@ template <class Event> struct port {
   unsigned known = ~0U;
 };
 
-/// A message that leaves when a chunk's last op has spoken. `received` is where the chunk's own activation came in.
+/// A message that leaves when a chunk's last op has spoken.
 template <class Tensor, class Event> struct departure {
   message what;
   lane on;
   boundary<Tensor>* where;
-  Tensor* received;
   Event* sent;
 };
 
@@ -33,7 +32,6 @@ template <class Tensors, class Peers> struct send_task {
   Tensors* tensors;
   Peers* peers;
   boundary<typename Tensors::tensor>* where;
-  typename Tensors::tensor* received;
   message what;
 
   void operator()() const {
@@ -43,7 +41,6 @@ template <class Tensors, class Peers> struct send_task {
         if (where->value[m.chain] == nullptr) continue;
         peers->send(m, where->gradient[m.chain]);
         where->gradient[m.chain] = {};
-        received[m.chain] = {};
       } else if (where->value[m.chain] != nullptr) {
         // Without its graph, which would otherwise live until the other end is done with the tensor.
         peers->send(m, tensors->detach(*where->value[m.chain]));
@@ -85,6 +82,8 @@ template <class Tensors, class Lanes, class Peers> struct body_context {
   Lanes& lanes;
   Peers* peers;
   typename Lanes::event* events;
+  /// Where the releases of each op begin, from the next op on.
+  give_back<tensor> const* const* releases;
   side f;
   side b;
 
@@ -92,17 +91,19 @@ template <class Tensors, class Lanes, class Peers> struct body_context {
   void send(departure<tensor, typename Lanes::event>& leaves, port<typename Lanes::event> const& from) {
     lanes.wait(leaves.on, *from.event);
     lanes.run(leaves.on, label_of(leaves.what, leaves.on),
-              send_task<Tensors, Peers>{&tensors, peers, leaves.where, leaves.received, leaves.what});
+              send_task<Tensors, Peers>{&tensors, peers, leaves.where, leaves.what});
     lanes.record(leaves.on, *leaves.sent);
   }
 };
 
-/// What is queued on a lane: one pass of one node.
+/// What is queued on a lane: one pass of one node, and what goes back after it.
 template <class Model, int K, int Node, pass What, class Tensors> struct node_task {
   Tensors* tensors;
   layer<typename Model::template block<K>>* phases;
   slot<Model, K, Tensors>* state;
   boundary<typename Tensors::tensor>* next;
+  give_back<typename Tensors::tensor> const* first;
+  give_back<typename Tensors::tensor> const* last;
   int index;
   int microbatch;
 
@@ -116,6 +117,7 @@ template <class Model, int K, int Node, pass What, class Tensors> struct node_ta
       run.backward_input();
     else
       run.backward_weight();
+    for (auto const* r = first; r != last; ++r) (*r)(*tensors);
   }
 };
 
@@ -127,6 +129,13 @@ template <class S, form F, int Forward, int Backward, class Tensors, class Lanes
   static_assert(events.count <= max_events);
   static constexpr int exports_forward = forward_export(table::value);
   static constexpr int exports_backward = backward_export(table::value);
+
+  /// The number of ops before row `I`, ports left out.
+  template <int I> static constexpr int number = [] {
+    int count = 0;
+    for (int i = 0; i < I; ++i) count += !table::value.ops[i].is_port();
+    return count;
+  }();
 
   template <int I> STRETTO_ALWAYS_INLINE static void step(context& c) {
     constexpr op o = table::value.ops[I];
@@ -149,7 +158,8 @@ template <class S, form F, int Forward, int Backward, class Tensors, class Lanes
       c.lanes.run(o.on, op_label{kind, o.what, o.on, side.index, side.microbatch},
                   node_task<model, o.block, o.node, o.what, Tensors>{
                       &c.tensors, static_cast<layer<block>*>(side.phases),
-                      static_cast<slot<model, o.block, Tensors>*>(side.state), side.next, side.index, side.microbatch});
+                      static_cast<slot<model, o.block, Tensors>*>(side.state), side.next, c.releases[number<I>],
+                      c.releases[number<I> + 1], side.index, side.microbatch});
       if constexpr (events.id[I] >= 0) c.lanes.record(o.on, c.events[events.id[I]]);
       if constexpr (I == exports_forward || I == exports_backward) {
         c.lanes.record(o.on, *side.event);
@@ -161,6 +171,7 @@ template <class S, form F, int Forward, int Backward, class Tensors, class Lanes
   }
   static void run(context& c) {
     each<0, table::size>([&c](auto i) STRETTO_INLINE_LAMBDA { step<decltype(i)::value>(c); });
+    c.releases += number<table::size>;
   }
 };
 

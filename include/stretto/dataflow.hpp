@@ -35,11 +35,13 @@ struct block_facts {
   int root_writer[max_values] = {};  ///< phase
   bool root_is_metadata[max_values] = {};
   bool root_is_objective[max_values] = {};
+  bool root_is_saved[max_values] = {};   ///< the backward of its writer needs it
   bool root_is_output[max_values] = {};  ///< nothing in the block reads it after it was written: the next layer does
 
   int leaf_phase[max_reads] = {};
   int leaf_root[max_reads] = {};   ///< the root read, or -1 for an input of the block
   int leaf_input[max_reads] = {};  ///< the input read, or -1
+  bool leaf_is_saved[max_reads] = {};     ///< the backward of its reader needs it
   bool leaf_inside_node[max_reads] = {};  ///< written and read in one node: not detached
 
   detail::type_id input[max_carried] = {};

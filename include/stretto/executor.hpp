@@ -1,10 +1,14 @@
 #pragma once
 
+// First, for a short list of includers in the compiler's message.
+#include <stretto/slot.hpp>
+
 #include <stretto/body_code.hpp>
 #include <stretto/layers.hpp>
 #include <stretto/lower.hpp>
 #include <stretto/plan_error.hpp>
 #include <stretto/proof.hpp>
+#include <stretto/proof_phases.hpp>
 #include <stretto/states.hpp>
 
 #include <memory>
@@ -43,7 +47,16 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
  public:
   executor(S, backend<Tensors, Lanes, Peers> adapters, layer_list<model>& layers, sizes wanted)
       : executor(unproved{}, S{}, adapters, layers, wanted) {
-    [[maybe_unused]] proof<S> const holds{};
+    // What proof<S> stands on: every level of instantiation is one more in the compiler's message.
+    [[maybe_unused]] detail::verdict<S, detail::fault_in<S>::value.d.what> const legal{};
+    [[maybe_unused]] detail::tensors_verdict<S, Tensors> const able{};
+    if (false) {
+      using detail::member, detail::phases_with;
+      detail::use_forward<model, Tensors>(typename phases_with<model, member::forward>::numbers{});
+      detail::use_backward<model, Tensors>(typename phases_with<model, member::backward>::numbers{});
+      detail::use_backward_input<model, Tensors>(typename phases_with<model, member::backward_input>::numbers{});
+      detail::use_backward_weight<model, Tensors>(typename phases_with<model, member::backward_weight>::numbers{});
+    }
     if (diagnosis const d = table_.check()) throw std::invalid_argument(detail::explain<S>(d, table_));
   }
 
@@ -57,13 +70,16 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
   /// Runs one step.
   void operator()() {
     try {
+      next_release_ = release_begin_.data();
       for (placed_step const& p : steps_)
         if (p.is_receive)
           receive(p);
         else
           run(p);
       lanes_.drain();
+      for (auto const* r = *next_release_; r != release_begin_.back(); ++r) (*r)(tensors_);
     } catch (...) {
+      stop();
       states_.give_back();
       throw;
     }
@@ -79,7 +95,7 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
         peers_(adapters.peers),
         layers_(layers),
         rank_(wanted.rank),
-        layout_(fitting(all.facts(), layers), wanted.rank, layers),
+        layout_(fitting(all.facts(), layers, wanted.rank), wanted.rank, layers),
         steps_(place_steps(all, lower_messages(all), wanted.rank, slots_)),
         table_(lower<S>(steps_, layers, layout_, wanted.rank, slots_)),
         states_(layers, layout_, slots_),
@@ -87,11 +103,44 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
         port_events_(std::make_unique<event[]>(static_cast<unsigned>(2 * slots_))),
         sent_events_(std::make_unique<event[]>(static_cast<unsigned>(2 * slots_ * layout_.chunks()))),
         forward_ports_(static_cast<unsigned>(slots_)),
-        backward_ports_(forward_ports_) {}
+        backward_ports_(forward_ports_) {
+    make_releases();
+  }
 
-  static plan_facts const& fitting(plan_facts const& facts, layer_list<model> const& layers) {
+  static plan_facts const& fitting(plan_facts const& facts, layer_list<model> const& layers, int rank) {
+    if (rank < 0 || rank >= facts.ranks) {
+      plan_diagnosis wrong;
+      wrong.what = plan_fault::size_out_of_range, wrong.rank = rank, wrong.found = rank, wrong.wanted = facts.ranks - 1;
+      require(facts, wrong);
+    }
     if (layers.chunks() != facts.chunks) throw std::invalid_argument(STRETTO_E22);
     return facts;
+  }
+
+  /// The releases of the table as pointers, by the number of the op after which they happen.
+  void make_releases() {
+    std::vector<release> const all = plan_releases<S>(table_, layout_, layers_);
+    unsigned const rows = static_cast<unsigned>(table_.ops.size());
+    std::vector<std::size_t> begin;
+    releases_.reserve(all.size());
+    std::size_t next = 0;
+    for (unsigned row = 0; row <= rows; ++row) {
+      if (row == rows || !table_.ops[row].is_message()) begin.push_back(releases_.size());
+      for (; next < all.size() && all[next].row == static_cast<int>(row); ++next)
+        releases_.push_back(states_.place_of(all[next].group % layout_.points(), all[next].group / layout_.points(),
+                                             all[next].cell));
+    }
+    begin.push_back(releases_.size());
+    for (std::size_t b : begin) release_begin_.push_back(releases_.data() + b);
+  }
+
+  /// Nothing may still run when states are given back.
+  void stop() noexcept {
+    try {
+      lanes_.drain();
+    } catch (...) {
+      // The step has failed already, and says why.
+    }
   }
 
   port& port_of(bool forward, int slot) {
@@ -125,14 +174,13 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
     d = {{gradient, chunk.stage, microbatch, 0, peer},
          send_lane(rank_, peer),
          &states_.at(gradient ? chunk.begin : chunk.end, slot),
-         states_.received(c, slot),
          &sent_event(gradient, c, slot)};
     return &d;
   }
 
   void run(placed_step const& p) {
     call const& c = p.what;
-    context body{tensors_, lanes_, peers_, body_events_.get(), {}, {}};
+    context body{tensors_, lanes_, peers_, body_events_.get(), next_release_, {}, {}};
     departure f{}, b{};
     departure *f_leaves = nullptr, *b_leaves = nullptr;
     if (c.runs_forward()) {
@@ -159,6 +207,7 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
       }
       run_body(one.what, body, f_type, b_type);
     });
+    next_release_ = body.releases;
     // A chunk without layers passes on what it got.
     if constexpr (context::has_peers) {
       if (f_leaves != nullptr && layout_.chunk(c.forward_chunk).layers == 0)
@@ -176,7 +225,7 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
 
   // Compares and direct calls: nothing indirect between the plan and the bodies.
   void run_body(form what, context& c, int f, int b) {
-    switch (what) {
+    if constexpr (detail::differentiates<S, Tensors>) switch (what) {
       case form::forward_backward:
         if constexpr (S::rank_plan::pairs)
           detail::each<0, types * types>([&c, f, b](auto pair) {
@@ -214,6 +263,9 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
   std::vector<placed_step> steps_;
   flat_table table_;
   state_store<model, Tensors> states_;
+  std::vector<detail::give_back<tensor>> releases_;
+  std::vector<detail::give_back<tensor> const*> release_begin_;
+  detail::give_back<tensor> const* const* next_release_ = nullptr;
   std::unique_ptr<event[]> body_events_, port_events_, sent_events_;
   std::vector<port> forward_ports_, backward_ports_;
 };

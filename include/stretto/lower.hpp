@@ -2,6 +2,7 @@
 
 #include <stretto/layout.hpp>
 #include <stretto/ports.hpp>
+#include <stretto/releases.hpp>
 #include <stretto/schedule.hpp>
 #include <stretto/steps.hpp>
 
@@ -131,6 +132,8 @@ class flattener {
       o.microbatch = forward ? p.what.forward_microbatch : p.what.backward_microbatch;
       o.group = slot * layout_.points() + layout_.point(layer);
       o.next_group = slot * layout_.points() + layout_.next_point(layer);
+      if (layout_.is_first_of_chunk(layer) && layout_.chunk_of_layer(layer).from >= 0)
+        o.touches = taken_over(o.touches, forward);
       for (int& w : o.wait) w = -1;
       bool const begins = forward ? layout_.is_first_of_chunk(layer) : layout_.is_last_of_chunk(layer);
       for (int w : rows.ops[i].wait) {
@@ -259,10 +262,26 @@ flat_table lower(std::vector<placed_step>& steps, Layers const& layers, chain_la
   return flat.take();
 }
 
+/// The releases of a lowered table of schedule `S`, in the order of its rows.
+template <class S, class Layers>
+std::vector<release> plan_releases(flat_table const& table, chain_layout const& layout, Layers const& layers) {
+  std::vector<int> type(static_cast<unsigned>(layout.points()), -1);
+  for (int l = 0; l < layers.size(); ++l) type[static_cast<unsigned>(layout.point(l))] = layers[l].type;
+  release_planner planner(table.ops.data(), static_cast<int>(table.ops.size()), table.groups);
+  return planner.plan([&](int group, int cell) {
+    int const k = type[static_cast<unsigned>(group % layout.points())];
+    if (k < 0 || cell < 8 || cell >= 24) return false;
+    return detail::facts_at<typename S::model>(k, std::make_integer_sequence<int, S::model::count>{})
+        ->root_is_metadata[cell - 8];
+  });
+}
+
 namespace detail {
 
 /// "F.mlp (Experts) of layer 3, microbatch 2, on comm".
 template <class S> std::string describe(op const& o) {
+  if (o.is_message())
+    return std::string("the message of microbatch ") + std::to_string(o.microbatch) + " on lane " + name_of(o.on);
   block_facts const& f = *facts_at<typename S::model>(o.block, std::make_integer_sequence<int, S::model::count>{});
   int const phase = f.first_phase_of(o.node);
   text const name = f.phase_name[phase];

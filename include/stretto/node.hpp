@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stretto/access.hpp>
 #include <stretto/adapter.hpp>
 #include <stretto/detail/unroll.hpp>
 #include <stretto/slot.hpp>
@@ -53,12 +54,8 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
   int index;
   int microbatch;
 
-  /// A weight pass by hand may use what its phase reads, so this lives as long as a leaf does.
-  static constexpr bool read_inside(int root) {
-    for (int r = at.first_leaf; r < at.end_leaf; ++r)
-      if (facts::value.leaf_root[r] == root && facts::value.leaf_inside_node[r]) return true;
-    return false;
-  }
+  template <int R> static constexpr bool is_first_reader =
+      facts::value.find_leaf_of_input(facts::value.input[facts::value.leaf_input[R]]) == R;
   template <int R> static constexpr int input_chain = chain::value.find(facts::value.input[facts::value.leaf_input[R]]);
 
   STRETTO_ALWAYS_INLINE void forward() const {
@@ -98,7 +95,7 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
       });
     }
     hand_back();
-    clear_roots();
+    end_graph();
     clear_rest();
   }
 
@@ -121,7 +118,7 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
       });
     }
     hand_back();
-    clear_roots();
+    end_graph();
   }
 
   STRETTO_ALWAYS_INLINE void backward_weight() const {
@@ -175,16 +172,13 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
         each<0, facts::value.leaves>([this](auto r) STRETTO_INLINE_LAMBDA {
           constexpr int leaf = decltype(r)::value;
           // Readers inside the node are the autograd adapter's own business.
-          if constexpr (facts::value.leaf_root[leaf] == root && (by_hand || !facts::value.leaf_inside_node[leaf])) {
+          if constexpr (facts::value.leaf_root[leaf] == root && (by_hand || !facts::value.leaf_inside_node[leaf]))
             tensors.add(state.root_gradient[root], state.leaf_gradient[leaf]);
+          if constexpr (facts::value.leaf_root[leaf] == root && facts::value.leaf_inside_node[leaf])
             state.leaf_gradient[leaf] = tensor{};
-          }
         });
-        constexpr int c = chain::value.find(facts::value.root[root]);
-        if constexpr (c >= 0 && facts::value.root_is_output[root]) {
-          tensors.add(state.root_gradient[root], next.gradient[c]);
-          next.gradient[c] = tensor{};
-        }
+        constexpr int c = chain_of_root(facts::value, chain::value, root);
+        if constexpr (c >= 0) tensors.add(state.root_gradient[root], next.gradient[c]);
       }
     });
   }
@@ -193,30 +187,29 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
     each<at.first_leaf, at.end_leaf>([this](auto r) STRETTO_INLINE_LAMBDA {
       constexpr int leaf = decltype(r)::value;
       if constexpr (facts::value.leaf_root[leaf] < 0) {
+        if constexpr (is_first_reader<leaf>) state.gradient[input_chain<leaf>] = tensor{};
         tensors.add(state.gradient[input_chain<leaf>], state.leaf_gradient[leaf]);
         state.leaf_gradient[leaf] = tensor{};
       }
     });
   }
-  STRETTO_ALWAYS_INLINE void clear_roots() const {
+  STRETTO_ALWAYS_INLINE void end_graph() const {
     each<at.first_root, at.end_root>([this](auto v) STRETTO_INLINE_LAMBDA {
       constexpr int root = decltype(v)::value;
       if constexpr (facts::value.root_is_metadata[root]) {
         using value_type = root_type<block, root>;
         static_cast<metadata_cell<value_type>&>(state).content = typename value_type::type{};
-      } else {
-        if constexpr (!(by_hand && read_inside(root))) state.root[root] = tensor{};
-        if constexpr (!by_hand) state.root_gradient[root] = tensor{};
+      } else if constexpr (!by_hand) {
+        // The graph ends here; the storage goes back when the table says.
+        tensors.forget_graph(state.root[root]);
+        state.root_gradient[root] = tensor{};
       }
     });
   }
   STRETTO_ALWAYS_INLINE void clear_rest() const {
     if constexpr (by_hand)
-      each<at.first_root, at.end_root>([this](auto v) STRETTO_INLINE_LAMBDA {
-        constexpr int root = decltype(v)::value;
-        state.root_gradient[root] = tensor{};
-        if constexpr (read_inside(root)) state.root[root] = tensor{};
-      });
+      each<at.first_root, at.end_root>(
+          [this](auto v) STRETTO_INLINE_LAMBDA { state.root_gradient[decltype(v)::value] = tensor{}; });
     each<at.first_leaf, at.end_leaf>(
         [this](auto r) STRETTO_INLINE_LAMBDA { state.leaf[decltype(r)::value] = tensor{}; });
     each<at.first_phase, at.end_phase>([this](auto p) STRETTO_INLINE_LAMBDA {

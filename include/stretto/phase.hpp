@@ -48,6 +48,10 @@ constexpr lane receive_lane(int rank, int peer) { return peer < rank ? lane::rec
 /// Inside, `io[hidden{}]` is the tensor that the phase declared (`io.in`, `io.out` where it reads and writes one
 /// name), `io.grad(hidden{})` its gradient, `io.microbatch()` the microbatch. What a phase keeps between forward and
 /// backward goes into `io.saved()` (type `saved`, if declared), never into members: several microbatches are in flight.
+///
+/// `using saves = values<...>` lists what of its reads and writes the backward of the phase needs, by its own code or in its
+/// autograd graph. The storage of a value that neither its writer nor a reader saves goes back after its last forward
+/// reader. Without the line a phase is taken to save everything it reads and writes, which is always safe.
 template <phase_kind Kind> struct Phase {
   static constexpr phase_kind kind = Kind;
   using reads = values<>;

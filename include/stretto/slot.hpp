@@ -17,6 +17,19 @@ template <class Tensor> struct boundary {
 
 namespace detail {
 
+/// Storage that goes back after an op. `keeps_handle`: its place in a graph is still needed.
+template <class Tensor> struct give_back {
+  Tensor* what = nullptr;
+  bool keeps_handle = false;
+
+  template <class Tensors> void operator()(Tensors& tensors) const {
+    if (keeps_handle)
+      tensors.release(*what);
+    else
+      *what = Tensor{};
+  }
+};
+
 template <class V, bool IsMetadata = std::derived_from<V, metadata>> struct metadata_cell {};
 template <class V> struct metadata_cell<V, true> {
   typename V::type content{};
@@ -67,58 +80,52 @@ template <class Model, int K, int P, class Tensors, bool InWeightPass = false> c
  public:
   io(slot_type& state, int layer, int microbatch) : slot_(&state), layer_(layer), microbatch_(microbatch) {}
 
+  // The rules are asserted here and not in structs of `error`: the user's own line is only one level away, and the compiler
+  // names phase and value with it.
+
   /// The tensor or metadata that this phase reads.
   template <class V> decltype(auto) in(V) const {
-    if constexpr (leaf_index<V> < 0) {
-      static_assert(sizeof(error::undeclared_read<phase_type, V>));
-    } else if constexpr (is_metadata<V> && InWeightPass) {
-      static_assert(sizeof(error::gone_before_weight_pass<phase_type, V>));
-    } else {
-      if constexpr (is_metadata<V>)
-        return (static_cast<detail::metadata_cell<V>&>(*slot_).content);
-      else if constexpr (facts::value.leaf_inside_node[leaf_index<V>])
-        return static_cast<tensor const&>(slot_->root[facts::value.leaf_root[leaf_index<V>]]);
-      else
-        return static_cast<tensor const&>(slot_->leaf[leaf_index<V>]);
-    }
+    static_assert(leaf_index<V> >= 0, STRETTO_E10);
+    static_assert(!(InWeightPass && is_metadata<V>), STRETTO_E13);
+    return read<V>();
   }
 
   /// The tensor or metadata that this phase writes.
   template <class V> decltype(auto) out(V) const {
-    if constexpr (root_index<V> < 0) {
-      static_assert(sizeof(error::undeclared_write<phase_type, V>));
-    } else if constexpr (InWeightPass) {
-      static_assert(sizeof(error::gone_before_weight_pass<phase_type, V>));
-    } else {
-      if constexpr (is_metadata<V>)
-        return (static_cast<detail::metadata_cell<V>&>(*slot_).content);
-      else
-        return (slot_->root[root_index<V>]);
-    }
+    static_assert(root_index<V> >= 0, STRETTO_E11);
+    static_assert(root_index<V> < 0 || !InWeightPass, STRETTO_E13);
+    return written<V>();
   }
 
-  template <class V> decltype(auto) operator[](V v) const {
-    if constexpr (leaf_index<V> >= 0 && root_index<V> >= 0)
-      static_assert(sizeof(error::ambiguous_name<phase_type, V>));
-    else if constexpr (root_index<V> >= 0)
-      return out(v);
+  template <class V> decltype(auto) operator[](V) const {
+    constexpr bool reads = leaf_index<V> >= 0, writes = root_index<V> >= 0;
+    static_assert(!(reads && writes), STRETTO_E12);
+    static_assert(reads || writes, STRETTO_E10);
+    static_assert(!(InWeightPass && (writes || is_metadata<V>)), STRETTO_E13);
+    if constexpr (writes)
+      return written<V>();
     else
-      return in(v);
+      return read<V>();
   }
 
   /// In a backward written by hand: the gradient of a value that this phase reads (to be assigned) or writes (given).
   template <class V> decltype(auto) grad(V) const {
-    if constexpr (leaf_index<V> >= 0 && root_index<V> >= 0)
-      static_assert(sizeof(error::ambiguous_name<phase_type, V>));
-    else if constexpr (leaf_index<V> < 0 && root_index<V> < 0)
-      static_assert(sizeof(error::undeclared_read<phase_type, V>));
-    else if constexpr (root_index<V> >= 0)
+    constexpr bool reads = leaf_index<V> >= 0, writes = root_index<V> >= 0;
+    static_assert(!(reads && writes), STRETTO_E12);
+    static_assert(reads || writes, STRETTO_E10);
+    if constexpr (writes)
       return (slot_->root_gradient[root_index<V>]);
     else
-      return (slot_->leaf_gradient[leaf_index<V>]);
+      return (slot_->leaf_gradient[reads ? leaf_index<V> : 0]);
   }
-  template <class V> tensor& grad_in(V) const { return slot_->leaf_gradient[leaf_index<V>]; }
-  template <class V> tensor const& grad_out(V) const { return slot_->root_gradient[root_index<V>]; }
+  template <class V> tensor& grad_in(V) const {
+    static_assert(leaf_index<V> >= 0, STRETTO_E10);
+    return slot_->leaf_gradient[leaf_index<V> < 0 ? 0 : leaf_index<V>];
+  }
+  template <class V> tensor const& grad_out(V) const {
+    static_assert(root_index<V> >= 0, STRETTO_E11);
+    return slot_->root_gradient[root_index<V> < 0 ? 0 : root_index<V>];
+  }
 
   /// What this phase keeps from forward to backward.
   auto& saved() const { return static_cast<detail::saved_cell<phase_type>&>(*slot_).content; }
@@ -128,6 +135,23 @@ template <class Model, int K, int P, class Tensors, bool InWeightPass = false> c
   int layer() const { return layer_; }
 
  private:
+  // Where a rule is broken these name the first tensor, so that its sentence is all that the compiler says.
+  template <class V> decltype(auto) read() const {
+    constexpr int leaf = leaf_index<V> < 0 ? 0 : leaf_index<V>;
+    if constexpr (leaf_index<V> >= 0 && is_metadata<V>)
+      return (static_cast<detail::metadata_cell<V>&>(*slot_).content);
+    else if constexpr (leaf_index<V> >= 0 && facts::value.leaf_inside_node[leaf])
+      return static_cast<tensor const&>(slot_->root[facts::value.leaf_root[leaf]]);
+    else
+      return static_cast<tensor const&>(slot_->leaf[leaf]);
+  }
+  template <class V> decltype(auto) written() const {
+    if constexpr (root_index<V> >= 0 && is_metadata<V>)
+      return (static_cast<detail::metadata_cell<V>&>(*slot_).content);
+    else
+      return (slot_->root[root_index<V> < 0 ? 0 : root_index<V>]);
+  }
+
   slot_type* slot_;
   int layer_;
   int microbatch_;

@@ -39,10 +39,39 @@ template <class Model, class Tensors> class state_store {
     return received_[static_cast<unsigned>(slot * layout_.chunks() + chunk)].value;
   }
 
+  /// The tensor in a cell of the group at (point, slot). A value that this rank made is asked for its place in the graph
+  /// until its writer's backward; one that came in lives on in its reader.
+  detail::give_back<tensor> place_of(int point, int slot, int cell) {
+    boundary<tensor>& here = at(point, slot);
+    if (cell < 4) {
+      tensor* const value = const_cast<tensor*>(here.value[cell]);
+      bool arrived = false;
+      for (arrival& a : received_)
+        for (tensor& t : a.value) arrived |= &t == value;
+      return {value, !arrived};
+    }
+    if (cell < 8) return {&here.gradient[cell - 4], false};
+    return inside(point, here, cell, types{});
+  }
+
   /// Empties every state, as after a step that ended early.
   void give_back() { make(types{}); }
 
  private:
+  template <int... K>
+  detail::give_back<tensor> inside(int point, boundary<tensor>& here, int cell, std::integer_sequence<int, K...>) {
+    int type = -1;
+    for (int l = 0; l < layers_.size(); ++l)
+      if (layout_.point(l) == point) type = layers_[l].type;
+    detail::give_back<tensor> found{};
+    auto look = [&]<int Type>(std::integral_constant<int, Type>) {
+      auto& state = static_cast<slot<Model, Type, Tensors>&>(here);
+      found = cell < 24 ? detail::give_back<tensor>{&state.root[cell - 8], true}
+                        : detail::give_back<tensor>{&state.leaf_gradient[cell - 24], false};
+    };
+    ((type == K ? look(std::integral_constant<int, K>{}) : void()), ...);
+    return found;
+  }
   template <int... K> void make(std::integer_sequence<int, K...>) {
     unsigned const n = static_cast<unsigned>(slots_), points = static_cast<unsigned>(layout_.points());
     ((std::get<K>(storage_) = std::vector<slot<Model, K, Tensors>>(n * layers_.template of_type<K>().size())), ...);

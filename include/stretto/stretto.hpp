@@ -39,6 +39,8 @@
 #include <stretto/ports.hpp>
 #include <stretto/program.hpp>
 #include <stretto/proof.hpp>
+#include <stretto/proof_phases.hpp>
+#include <stretto/releases.hpp>
 #include <stretto/rules.hpp>
 #include <stretto/schedule.hpp>
 #include <stretto/schedules/serial.hpp>

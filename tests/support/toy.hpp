@@ -53,6 +53,7 @@ template <class Number> struct tensors {
   using tensor = Number;
   struct context {};
   Number detach(Number const& t) const { return t; }
+  void release(Number& t) const { t = {}; }
   void add(Number& sum, Number const& t) const {
     if (t.empty()) return;
     sum = sum.empty() ? t : Number(double(sum) + double(t));

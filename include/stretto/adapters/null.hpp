@@ -13,6 +13,7 @@ struct null_tensors {
   struct context {};
   STRETTO_ALWAYS_INLINE tensor detach(tensor const&) const noexcept { return {}; }
   STRETTO_ALWAYS_INLINE void add(tensor&, tensor const&) const noexcept {}
+  STRETTO_ALWAYS_INLINE void release(tensor&) const noexcept {}
 };
 
 /// A `lane_adapter` that runs each op at once, on the thread that issues it.

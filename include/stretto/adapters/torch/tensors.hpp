@@ -35,6 +35,26 @@ public:
     return leaf;
   }
 
+  void forget_graph(at::Tensor& root) const {
+    if (root.defined()) root = root.detach();
+  }
+
+  /// Before the backward of its writer a root is asked for its place in the graph, so only its storage goes: unless
+  /// something else than the root and the leaf of one reader holds it, such as a view or an operation that hands its
+  /// input on.
+  void release(at::Tensor& root) const {
+    if (!root.defined()) return;
+    if (!root.grad_fn()) {
+      root.reset();
+      return;
+    }
+    constexpr std::size_t root_and_leaf = 2;
+    auto storage = root.storage();
+    if (storage.use_count() > root_and_leaf + 1) return;  // one is `storage` itself
+    storage.set_data_ptr_noswap(at::DataPtr(nullptr, root.device()));
+    storage.set_nbytes(0);
+  }
+
   void add(at::Tensor& sum, at::Tensor const& term) const {
     if (!term.defined()) return;
     at::NoGradGuard const no_graph;

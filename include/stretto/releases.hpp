@@ -1,0 +1,129 @@
+#pragma once
+
+#include <stretto/check.hpp>
+
+#include <vector>
+
+/// Where storage goes back. The program knows the last reader of everything, so nothing has to be watched while it runs.
+namespace stretto {
+inline namespace v0 {
+
+/// After row `row`, on the lane of that row, the storage of a cell goes back. `row` is the number of rows where it goes back
+/// only when the step has drained.
+struct release {
+  int row;
+  int group;
+  int cell;
+};
+
+constexpr bool is_value_cell(int cell) { return cell < 4 || (cell >= 8 && cell < 24); }
+constexpr bool is_gradient_cell(int cell) { return (cell >= 4 && cell < 8) || (cell >= 24 && cell < 46); }
+
+/// The releases of a linked table, by row: for each time that a value or a gradient is written, the first op of the lane
+/// that owns its memory (the lane that wrote it) that has seen every reader. What ops clear themselves is left out. What arrives in a message belongs to the lane of its last reader.
+class release_planner {
+ public:
+  release_planner(op const* ops, int count, int groups) : ops_(ops), count_(count), groups_(groups) {}
+
+  /// `skip(group, cell)`: cells that hold no tensor.
+  template <class Skip> std::vector<release> plan(Skip&& skip) {
+    collect(skip);
+    detail::clocks clock(ops_, count_);
+    std::vector<release> found;
+    std::vector<std::vector<life>> waiting(lane_count);
+    for (int i = 0; i < count_; ++i) {
+      op const& o = ops_[i];
+      clock.enter(i);
+      for (int w : o.wait)
+        if (w >= 0) clock.wait(i, w);
+      clock.leave(i);
+      // Writing over a place gives back what lay there: by then its readers have been seen, or it would be a race.
+      for (std::vector<life>& lane : waiting)
+        std::erase_if(lane, [&o](life const& l) { return writes(o, l.group, l.cell); });
+      std::vector<life>& mine = waiting[static_cast<unsigned>(detail::index_of(o.on))];
+      for (life const& l : ending_[static_cast<unsigned>(i)])
+        waiting[static_cast<unsigned>(detail::index_of(l.owner))].push_back(l);
+      std::size_t kept = 0;
+      for (life const& l : mine) {
+        bool known = true;
+        for (int reader : l.last)
+          if (reader >= 0 && !clock.has_seen(i, reader)) known = false;
+        if (known)
+          found.push_back({i, l.group, l.cell});
+        else
+          mine[kept++] = l;
+      }
+      mine.resize(kept);
+    }
+    for (std::vector<life> const& lane : waiting)
+      for (life const& l : lane) found.push_back({count_, l.group, l.cell});
+    for (life const& l : passing_)
+      if (l.is_last) found.push_back({count_, l.group, l.cell});
+    return found;
+  }
+
+ private:
+  static bool writes(op const& o, int group, int cell) {
+    return (group == o.group && (o.touches.writes & cells::one(cell)) != 0) ||
+           (group == o.next_group && (o.touches.next_writes & cells::one(cell)) != 0);
+  }
+
+  /// From one write of a cell to the next: who touched it last on each lane.
+  struct life {
+    int group = 0, cell = 0;
+    lane owner = lane::compute;
+    bool arrived = false, cleared = false, open = false, is_last = false;
+    int end = -1;
+    int last[lane_count] = {-1, -1, -1, -1, -1, -1, -1, -1};
+  };
+
+  template <class Skip> void collect(Skip&& skip) {
+    ending_.assign(static_cast<unsigned>(count_), {});
+    std::vector<life> now(static_cast<unsigned>(groups_) * 64U);
+    auto close = [&](life& l) {
+      // What only passes through stays until the next one comes in: no op of ours runs behind a message.
+      if (l.open && !l.cleared) (ops_[l.end].is_message() ? passing_ : ending_[static_cast<unsigned>(l.end)]).push_back(l);
+      l = life{};
+    };
+    auto touch = [&](int i, int group, cell_set set, int how) {
+      for (; set != 0; set &= set - 1) {
+        int const cell = std::countr_zero(set);
+        if ((!is_value_cell(cell) && !is_gradient_cell(cell)) || skip(group, cell)) continue;
+        life& l = now[static_cast<unsigned>(group) * 64U + static_cast<unsigned>(cell)];
+        if (how == 1) {
+          close(l);
+          l.open = true;
+          l.group = group;
+          l.cell = cell;
+          l.owner = ops_[i].on;
+          l.arrived = ops_[i].is_message();
+        }
+        if (how == 2) l.cleared = true;
+        l.end = i;
+        l.last[detail::index_of(ops_[i].on)] = i;
+        if (l.arrived) l.owner = ops_[i].on;
+      }
+    };
+    for (int i = 0; i < count_; ++i) {
+      access const& a = ops_[i].touches;
+      touch(i, ops_[i].group, a.reads, 0);
+      touch(i, ops_[i].next_group, a.next_reads, 0);
+      touch(i, ops_[i].group, a.writes, 1);
+      touch(i, ops_[i].next_group, a.next_writes, 1);
+      touch(i, ops_[i].group, a.clears, 2);
+      touch(i, ops_[i].next_group, a.next_clears, 2);
+    }
+    for (life& l : now) {
+      l.is_last = true;
+      close(l);
+    }
+  }
+
+  op const* ops_;
+  int count_, groups_;
+  std::vector<std::vector<life>> ending_;  ///< by the row that touched them last
+  std::vector<life> passing_;
+};
+
+}  // namespace v0
+}  // namespace stretto
