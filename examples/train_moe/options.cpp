@@ -38,7 +38,7 @@ public:
     auto const* end = digits.data() + digits.size();
     auto const [stop, problem] = std::from_chars(digits.data(), end, value);
     if (problem != std::errc{} || stop != end || value < least || value > most)
-      throw input_error(fmt::format("{} must be a whole number from {} to {}, not '{}'", name, least, most, digits));
+      throw input_error(fmt::format("{} must be a whole number from {} to {}, not {}", name, least, most, as_typed(digits)));
   }
   /// `above`: the value must be greater than `least`, not just as great.
   void read(char const* name, double& value, double least, double most, bool above) const {
@@ -48,8 +48,8 @@ public:
     auto const [stop, problem] = std::from_chars(digits.data(), end, value);
     if (problem != std::errc{} || stop != end || !std::isfinite(value) || value > most ||
         (above ? value <= least : value < least))
-      throw input_error(fmt::format("{} must be a number {} {} and at most {}, not '{}'", name,
-                                    above ? "above" : "of at least", least, most, digits));
+      throw input_error(fmt::format("{} must be a number {} {} and at most {}, not {}", name,
+                                    above ? "above" : "of at least", least, most, as_typed(digits)));
   }
   std::size_t read_choice(char const* name, std::vector<std::string> const& choices, std::size_t otherwise) const {
     if (!given(name)) return otherwise;
@@ -57,7 +57,7 @@ public:
     for (std::size_t i = 0; i < choices.size(); ++i)
       if (choices[i] == word) return i;
     auto const near = nearest(word, choices);
-    throw input_error(fmt::format("{} knows {}, not '{}'{}", name, fmt::join(choices, ", "), word,
+    throw input_error(fmt::format("{} knows {}, not {}{}", name, fmt::join(choices, ", "), as_typed(word),
                                   near.empty() ? "" : fmt::format("; did you mean {}?", near)));
   }
 
@@ -92,7 +92,7 @@ std::string unknown_argument(CLI::App const& app, std::string const& argument) {
   for (auto const* option : app.get_options()) known.push_back(option->get_name());
   auto const name = argument.substr(0, argument.find('='));
   auto const near = nearest(name, known);
-  return fmt::format("unknown argument '{}'; {}", argument,
+  return fmt::format("unknown argument {}; {}", as_typed(argument),
                      near.empty() ? "--help lists all flags" : fmt::format("did you mean {}?", near));
 }
 
@@ -121,7 +121,8 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   flags.add("--policy", "NAME", name_of(o.how),
             "How forward and backward are scheduled: serial, two_stream_1f1b, split_dw, or autograd (no schedule: one "
             "ordinary graph for a microbatch)");
-  app.add_flag("--compare", o.compare, "Train with every policy from the same start and print a table");
+  app.add_flag("--compare", o.compare, "Train with every policy from the same start and print a table")
+      ->disable_flag_override();
   flags.add("--ep", "N", number(o.ep), "Ranks that share the experts, as threads of this process");
   flags.add("--microbatches", "M", number(o.microbatches), "Microbatches in a step");
   flags.add("--steps", "S", number(o.steps), "Steps");
@@ -154,7 +155,7 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   } catch (CLI::ExtrasError const&) {
     throw input_error(unknown_argument(app, app.remaining().front()));
   } catch (CLI::ParseError const& error) {
-    throw input_error(error.what());
+    throw input_error(fmt::format("{}; --help shows how each flag is given", error.what()));
   }
 
   constexpr int many = 1 << 16;

@@ -9,6 +9,14 @@
 
 namespace train_moe {
 
+/// A word that a user typed, fit for a sentence in one line.
+inline std::string as_typed(std::string_view word) {
+  constexpr std::size_t longest = 60;
+  std::string text = "'";
+  for (char const each : word.substr(0, longest)) text += static_cast<unsigned char>(each) < ' ' ? '?' : each;
+  return text + (word.size() > longest ? "...'" : "'");
+}
+
 /// Insertions, deletions and replacements between two words.
 inline std::size_t distance_between(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);

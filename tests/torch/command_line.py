@@ -1,0 +1,185 @@
+"""command_line.py TRAIN_MOE: what a user types. Bad input gets one line on stderr, exit code 2, and changes nothing."""
+
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+TINY = ["--layers", "2", "--dense", "1", "--hidden", "16", "--heads", "2", "--ffn", "8", "--experts", "4", "--seq", "12",
+        "--steps", "3", "--microbatches", "2", "--batch", "2"]
+POLICIES = ["autograd", "serial", "two_stream_1f1b", "split_dw"]
+
+
+def run(program: str, *arguments: str, folder: pathlib.Path | None = None) -> subprocess.CompletedProcess:
+    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=120, cwd=folder)
+
+
+def listing(folder: pathlib.Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() and os.access(p, os.R_OK) else b""
+            for p in folder.rglob("*")}
+
+
+class Refusals:
+    def __init__(self, program: str, folder: pathlib.Path):
+        self.program, self.folder = program, folder
+        self.text = str(folder / "text.txt")
+
+    def says(self, words: str, *arguments: str, with_text: bool = True) -> None:
+        before = listing(self.folder)
+        arguments = (["--text", self.text] if with_text else []) + list(arguments)
+        answer = run(self.program, *arguments, folder=self.folder)
+        lines = answer.stderr.splitlines()
+        shown = f"train_moe {' '.join(arguments)[:200]}: exit {answer.returncode}, {answer.stderr[:400]!r}"
+        assert answer.returncode == 2, shown
+        assert answer.stdout == "", f"{shown}: something was printed"
+        assert len(lines) == 1 and lines[0].startswith("train_moe: ") and len(lines[0]) < 500, shown
+        assert words in lines[0], f"{shown}: should say {words!r}"
+        assert listing(self.folder) == before, f"{shown}: files changed"
+
+
+def check_numbers(refuse: Refusals) -> None:
+    whole = ["--ep", "--microbatches", "--steps", "--batch", "--seq", "--layers", "--hidden", "--heads", "--ffn",
+             "--experts", "--top-k"]
+    # All flags of a kind are read by the same code and every refusal loads libtorch, so the texts take turns.
+    kinds = [
+        ("must be a whole number", whole,
+         ("0", "-1", "abc", " 4", "4 ", "4.5", "1e3", "0x4", "99999999999999999999", "nan", "4\n4", "")),
+        ("must be a whole number", ["--dense", "--shared", "--seed"], ("-1", "x", "1.5", "99999999999999999999")),
+        ("must be a number above 0", ["--lr", "--clip", "--link-gbps"],
+         ("0", "-1", "nan", "inf", "-inf", "1e999", "x", "1.0x")),
+        ("must be a number of at least 0", ["--aux", "--link-us"], ("-1", "nan", "inf", "x")),
+    ]
+    for words, flags, texts in kinds:
+        for turn in range(max(len(flags), len(texts))):
+            flag, text = flags[turn % len(flags)], texts[turn % len(texts)]
+            refuse.says(f"{flag} {words}" if text else flag, f"{flag}={text}")
+    for flag in ("--steps", "--policy", "--json", "--text"):
+        refuse.says(flag, flag)
+
+
+def check_words(refuse: Refusals) -> None:
+    refuse.says("did you mean split_dw?", "--policy", "split-dw")
+    refuse.says("did you mean two_stream_1f1b?", "--policy", "two_stream")
+    refuse.says("knows autograd, serial, two_stream_1f1b, split_dw", "--policy", "qqqqqqqqqqq")
+    refuse.says("did you mean --microbatches?", "--microbatch", "4")
+    refuse.says("did you mean --policy?", "--polcy=serial")
+    refuse.says("--help", "--qqqqqqqqqqqqqqqqq")
+    refuse.says("--help", "stray")
+    refuse.says("f32, bf16", "--dtype", "f16")
+    refuse.says("--device cuda", "--device", "cuda")
+    refuse.says("cpu, cuda", "--device", "tpu")
+    refuse.says("--policy", "--policy", "x" * 10000)
+    refuse.says("--compare", "--compare", "--policy", "serial")
+    refuse.says("--compare", "--compare=yes")
+
+
+def check_combinations(refuse: Refusals) -> None:
+    refuse.says("--experts 8 is no multiple of --ep 3", "--ep", "3")
+    refuse.says("--top-k 9", "--top-k", "9")
+    refuse.says("--hidden 128 is no multiple of --heads 3", "--heads", "3")
+    refuse.says("odd width 3", "--hidden", "12", "--heads", "4")
+    refuse.says("--dense 5", "--dense", "5")
+
+
+def check_texts(refuse: Refusals) -> None:
+    folder = refuse.folder
+    refuse.says("--text is missing", with_text=False)
+    refuse.says("--help", "--text=", with_text=False)
+    refuse.says("there is no file or folder", "--text", str(folder / "nothing"), with_text=False)
+    (folder / "empty.txt").write_bytes(b"")
+    refuse.says("is empty", "--text", str(folder / "empty.txt"), with_text=False)
+    (folder / "bare").mkdir()
+    (folder / "bare" / "inner").mkdir()
+    refuse.says("no files", "--text", str(folder / "bare"), with_text=False)
+    (folder / "short.txt").write_bytes(b"x" * 200)
+    refuse.says("at least 1290", "--text", str(folder / "short.txt"), with_text=False)
+    refuse.says("neither a file nor a folder", "--text", "/dev/null", with_text=False)
+    if os.geteuid() != 0:  # root reads everything
+        (folder / "secret.txt").write_bytes(b"x" * 5000)
+        (folder / "secret.txt").chmod(0)
+        refuse.says("cannot read", "--text", str(folder / "secret.txt"), with_text=False)
+        (folder / "secret.txt").chmod(0o600)
+
+
+def check_files(refuse: Refusals) -> None:
+    folder = refuse.folder
+    (folder / "old.json").write_text("kept")
+    for flag in ("--json", "--trace"):
+        refuse.says(f"{flag}: cannot write", flag, str(folder / "no" / "such" / "folder.json"))
+        refuse.says(f"{flag}: {folder} is a folder", flag, str(folder))
+        refuse.says(flag, flag, "")
+        # Nothing is touched when something else is wrong.
+        refuse.says("--steps", flag, str(folder / "old.json"), "--steps", "0")
+        refuse.says("--text", flag, str(folder / "old.json"), "--text", str(folder / "nothing"), with_text=False)
+        refuse.says("--policy", flag, str(folder / "new.json"), "--policy", "x")
+    refuse.says("the same file", "--json", "same.json", "--trace", "same.json")
+    refuse.says("--trace", "--trace", "t.json", "--compare")
+    refuse.says("--trace", "--trace", "t.json", "--policy", "autograd")
+    assert (folder / "old.json").read_text() == "kept"
+
+
+def check_results(program: str, text: str, folder: pathlib.Path) -> None:
+    runs = {}
+    for policy in POLICIES:
+        file = folder / f"{policy}.json"
+        file.write_text("old")
+        trace = ["--trace", str(folder / "trace.json")] if policy != "autograd" else []
+        answer = run(program, "--text", text, *TINY, "--policy", policy, "--json", str(file), *trace)
+        assert answer.returncode == 0 and answer.stderr == "", answer
+        runs[policy] = one = json.loads(file.read_text())
+        assert one["policy"] == policy
+        assert one["pipeline"] == ("serial" if policy in ("autograd", "serial") else "one_f_one_b_ep")
+        assert one["ranks"] == 2
+        assert len(one["losses"]) == len(one["step_seconds"]) == 3
+        assert all(math.isfinite(x) and x > 0 for x in one["losses"] + one["step_seconds"])
+        assert one["heldout_loss"] > 0 and one["bigram_loss"] > 0
+        assert len(one["grad_digest"]) == 16 and int(one["grad_digest"], 16) >= 0
+        assert one["exposed_seconds"] > 0 and one["peak_bytes"] > 0
+        assert one["config"]["experts"] == 4 and one["config"]["dtype"] == "f32"
+        if trace:
+            events = json.loads((folder / "trace.json").read_text())["traceEvents"]
+            names = {e["name"] for e in events if e["ph"] == "X"}
+            assert {e["pid"] for e in events} == {0, 1}
+            assert any(n.startswith("F.dispatch") for n in names) and any(n.startswith("F.attn") for n in names)
+            assert any(n.startswith("W.mlp") for n in names) == (policy == "split_dw"), names
+    for policy in POLICIES:
+        for key in ("losses", "grad_digest", "heldout_loss", "bigram_loss"):
+            assert runs[policy][key] == runs["serial"][key], (policy, key)
+    names = sorted(p.name for p in folder.iterdir())
+    assert names == sorted([f"{p}.json" for p in POLICIES] + ["trace.json", "text.txt"]), names
+
+    answer = run(program, "--text", text, *TINY, "--compare", "--json", str(folder / "all.json"))
+    assert answer.returncode == 0 and answer.stderr == "", answer
+    both = json.loads((folder / "all.json").read_text())["runs"]
+    assert [r["policy"] for r in both] == POLICIES
+    assert {r["grad_digest"] for r in both} == {runs["serial"]["grad_digest"]}
+    table = answer.stdout[answer.stdout.index("policy  "):].splitlines()
+    assert len({len(line) for line in table[:6]}) == 1, answer.stdout
+    assert all(" yes " in line for line in table[2:6]), answer.stdout
+
+    answer = run(program, "--text", text, *TINY, "--json", "/dev/stdout")
+    assert answer.returncode == 0 and '"grad_digest"' in answer.stdout
+    answer = run(program, "--help")
+    assert answer.returncode == 0 and "--microbatches" in answer.stdout and answer.stderr == ""
+
+
+def main() -> None:
+    program = str(pathlib.Path(sys.argv[1]).resolve())
+    words = " ".join(f"{n} times {n % 7} is {n * (n % 7)}," for n in range(1500))
+    with tempfile.TemporaryDirectory() as place:
+        folder = pathlib.Path(place)
+        (folder / "text.txt").write_text(words)
+        refuse = Refusals(program, folder)
+        for check in (check_numbers, check_words, check_combinations, check_texts, check_files):
+            check(refuse)
+    with tempfile.TemporaryDirectory() as place:
+        folder = pathlib.Path(place)
+        (folder / "text.txt").write_text(words)
+        check_results(program, str(folder / "text.txt"), folder)
+
+
+if __name__ == "__main__":
+    main()
