@@ -51,9 +51,11 @@ inline void sleep_precisely_until(clock::time_point when) {
   clock::time_point const aim = when - lateness;
   if (clock::now() < aim) {
     std::this_thread::sleep_until(aim);
-    // Small steps follow the median; now and then a thread wakes milliseconds late, and that is not to be learnt.
+    // Small steps follow the median; now and then a thread wakes milliseconds late, and that is not to be learnt. Nor is
+    // the lateness of an overloaded machine: spinning for longer would take the core from those who compute.
     clock::duration const error = (clock::now() - aim) - lateness;
     lateness += std::clamp<clock::duration>(error / 4, microseconds(-4), microseconds(4));
+    lateness = std::min<clock::duration>(lateness, microseconds(120));
   }
   while (clock::now() < when) {
   }
