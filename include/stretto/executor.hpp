@@ -4,6 +4,7 @@
 #include <stretto/slot.hpp>
 
 #include <stretto/body_code.hpp>
+#include <stretto/explain.hpp>
 #include <stretto/layers.hpp>
 #include <stretto/lower.hpp>
 #include <stretto/plan_error.hpp>

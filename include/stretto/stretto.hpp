@@ -13,6 +13,7 @@
 #include <stretto/dataflow.hpp>
 #include <stretto/error.hpp>
 #include <stretto/executor.hpp>
+#include <stretto/explain.hpp>
 #include <stretto/inspect.hpp>
 #include <stretto/layers.hpp>
 #include <stretto/layout.hpp>

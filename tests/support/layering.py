@@ -16,7 +16,7 @@ LAYERS = [
     ["value", "phase", "rules"],
     ["program", "builder", "dataflow", "access", "link", "adapter", "timeline"],
     ["block", "node", "slot", "walk", "layers", "error", "check"],
-    ["pipeline", "pipelines/", "plan", "body", "schedule", "schedules/", "ports", "steps", "layout", "states", "lower", "proof", "check_plan",
+    ["pipeline", "pipelines/", "plan", "body", "schedule", "schedules/", "ports", "steps", "layout", "states", "releases", "lower", "explain", "proof", "check_plan",
      "check_messages"],
     ["executor", "simulate", "inspect"],
     ["stretto"],
