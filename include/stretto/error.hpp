@@ -49,18 +49,6 @@ template <class Subject, class... Facts> struct no_backward_weight {
 template <class Subject, class... Facts> struct wait_on_later {
   static_assert(never<Subject>, STRETTO_E09);
 };
-template <class Subject, class... Facts> struct undeclared_read {
-  static_assert(never<Subject>, STRETTO_E10);
-};
-template <class Subject, class... Facts> struct undeclared_write {
-  static_assert(never<Subject>, STRETTO_E11);
-};
-template <class Subject, class... Facts> struct ambiguous_name {
-  static_assert(never<Subject>, STRETTO_E12);
-};
-template <class Subject, class... Facts> struct gone_before_weight_pass {
-  static_assert(never<Subject>, STRETTO_E13);
-};
 template <class Subject, class... Facts> struct written_twice {
   static_assert(never<Subject>, STRETTO_E14);
 };

@@ -76,6 +76,8 @@ template <class Model, int K, int P, class Tensors, bool InWeightPass = false> c
   template <class V> static constexpr bool is_metadata = std::derived_from<V, metadata>;
   template <class V> static constexpr int leaf_index = facts::value.find_leaf(P, detail::id_of<V>());
   template <class V> static constexpr int root_index = facts::value.find_root_of(P, detail::id_of<V>());
+  template <class V> static constexpr bool reads = leaf_index<V> >= 0;
+  template <class V> static constexpr bool writes = root_index<V> >= 0;
 
  public:
   io(slot_type& state, int layer, int microbatch) : slot_(&state), layer_(layer), microbatch_(microbatch) {}
@@ -85,24 +87,23 @@ template <class Model, int K, int P, class Tensors, bool InWeightPass = false> c
 
   /// The tensor or metadata that this phase reads.
   template <class V> decltype(auto) in(V) const {
-    static_assert(leaf_index<V> >= 0, STRETTO_E10);
+    static_assert(reads<V>, STRETTO_E10);
     static_assert(!(InWeightPass && is_metadata<V>), STRETTO_E13);
     return read<V>();
   }
 
   /// The tensor or metadata that this phase writes.
   template <class V> decltype(auto) out(V) const {
-    static_assert(root_index<V> >= 0, STRETTO_E11);
-    static_assert(root_index<V> < 0 || !InWeightPass, STRETTO_E13);
+    static_assert(writes<V>, STRETTO_E11);
+    static_assert(!writes<V> || !InWeightPass, STRETTO_E13);
     return written<V>();
   }
 
   template <class V> decltype(auto) operator[](V) const {
-    constexpr bool reads = leaf_index<V> >= 0, writes = root_index<V> >= 0;
-    static_assert(!(reads && writes), STRETTO_E12);
-    static_assert(reads || writes, STRETTO_E10);
-    static_assert(!(InWeightPass && (writes || is_metadata<V>)), STRETTO_E13);
-    if constexpr (writes)
+    static_assert(!(reads<V> && writes<V>), STRETTO_E12);
+    static_assert(reads<V> || writes<V>, STRETTO_E10);
+    static_assert(!(InWeightPass && (writes<V> || is_metadata<V>)), STRETTO_E13);
+    if constexpr (writes<V>)
       return written<V>();
     else
       return read<V>();
@@ -110,21 +111,20 @@ template <class Model, int K, int P, class Tensors, bool InWeightPass = false> c
 
   /// In a backward written by hand: the gradient of a value that this phase reads (to be assigned) or writes (given).
   template <class V> decltype(auto) grad(V) const {
-    constexpr bool reads = leaf_index<V> >= 0, writes = root_index<V> >= 0;
-    static_assert(!(reads && writes), STRETTO_E12);
-    static_assert(reads || writes, STRETTO_E10);
-    if constexpr (writes)
+    static_assert(!(reads<V> && writes<V>), STRETTO_E12);
+    static_assert(reads<V> || writes<V>, STRETTO_E10);
+    if constexpr (writes<V>)
       return (slot_->root_gradient[root_index<V>]);
     else
-      return (slot_->leaf_gradient[reads ? leaf_index<V> : 0]);
+      return (slot_->leaf_gradient[reads<V> ? leaf_index<V> : 0]);
   }
   template <class V> tensor& grad_in(V) const {
-    static_assert(leaf_index<V> >= 0, STRETTO_E10);
-    return slot_->leaf_gradient[leaf_index<V> < 0 ? 0 : leaf_index<V>];
+    static_assert(reads<V>, STRETTO_E10);
+    return slot_->leaf_gradient[reads<V> ? leaf_index<V> : 0];
   }
   template <class V> tensor const& grad_out(V) const {
-    static_assert(root_index<V> >= 0, STRETTO_E11);
-    return slot_->root_gradient[root_index<V> < 0 ? 0 : root_index<V>];
+    static_assert(writes<V>, STRETTO_E11);
+    return slot_->root_gradient[writes<V> ? root_index<V> : 0];
   }
 
   /// What this phase keeps from forward to backward.
@@ -137,19 +137,19 @@ template <class Model, int K, int P, class Tensors, bool InWeightPass = false> c
  private:
   // Where a rule is broken these name the first tensor, so that its sentence is all that the compiler says.
   template <class V> decltype(auto) read() const {
-    constexpr int leaf = leaf_index<V> < 0 ? 0 : leaf_index<V>;
-    if constexpr (leaf_index<V> >= 0 && is_metadata<V>)
+    constexpr int leaf = reads<V> ? leaf_index<V> : 0;
+    if constexpr (reads<V> && is_metadata<V>)
       return (static_cast<detail::metadata_cell<V>&>(*slot_).content);
-    else if constexpr (leaf_index<V> >= 0 && facts::value.leaf_inside_node[leaf])
+    else if constexpr (reads<V> && facts::value.leaf_inside_node[leaf])
       return static_cast<tensor const&>(slot_->root[facts::value.leaf_root[leaf]]);
     else
       return static_cast<tensor const&>(slot_->leaf[leaf]);
   }
   template <class V> decltype(auto) written() const {
-    if constexpr (root_index<V> >= 0 && is_metadata<V>)
+    if constexpr (writes<V> && is_metadata<V>)
       return (static_cast<detail::metadata_cell<V>&>(*slot_).content);
     else
-      return (slot_->root[root_index<V> < 0 ? 0 : root_index<V>]);
+      return (slot_->root[writes<V> ? root_index<V> : 0]);
   }
 
   slot_type* slot_;

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <stretto/slot.hpp>
+
+#include <utility>
+
+/// Where the compiler first meets the code of the user's phases: right below the executor, since inside of the generated
+/// code what it has to say would take dozens of lines.
+namespace stretto {
+inline namespace v0 {
+namespace detail {
+
+enum class member { forward, backward, backward_input, backward_weight };
+
+template <class P> constexpr bool has(member what) {
+  using members = has_named_members<P>;
+  return what == member::forward          ? members::forward
+         : what == member::backward       ? members::backward
+         : what == member::backward_input ? members::backward_input
+                                          : members::backward_weight;
+}
+
+/// The phases of a model that have one of the members, over all block types.
+template <int Most> struct phase_numbers {
+  int block[extent(Most)] = {};
+  int phase[extent(Most)] = {};
+  int count = 0;
+
+  template <class... P> constexpr void add(member what, int of_block, phase_list<P...>) {
+    bool const with[] = {has<P>(what)..., false};
+    for (int p = 0; p < static_cast<int>(sizeof...(P)); ++p)
+      if (with[p]) block[count] = of_block, phase[count++] = p;
+  }
+};
+template <class... P> constexpr int size_of(phase_list<P...>) { return sizeof...(P); }
+
+template <class Model, member What, int... K> constexpr auto find_phases(std::integer_sequence<int, K...>) {
+  phase_numbers<(0 + ... + size_of(typename Model::template block<K>::phases{}))> found;
+  (found.add(What, K, typename Model::template block<K>::phases{}), ...);
+  return found;
+}
+template <class Model, member What> struct phases_with {
+  static constexpr auto value = find_phases<Model, What>(std::make_integer_sequence<int, Model::count>{});
+  using numbers = std::make_integer_sequence<int, value.count>;
+};
+
+template <class Model, member What, int I> struct phase_with {
+  static constexpr int block = phases_with<Model, What>::value.block[I];
+  static constexpr int number = phases_with<Model, What>::value.phase[I];
+  using type = typename phase_at<number, typename Model::template block<block>::phases>::type;
+  template <class Tensors> using view = io<Model, block, number, Tensors, What == member::backward_weight>;
+};
+
+/// Never defined: nothing of this runs.
+template <class T> T& some();
+
+template <class Model, class Tensors, int... I> void use_forward(std::integer_sequence<int, I...>) {
+  (some<typename phase_with<Model, member::forward, I>::type>().forward(
+       some<typename phase_with<Model, member::forward, I>::template view<Tensors>>()),
+   ...);
+}
+template <class Model, class Tensors, int... I> void use_backward(std::integer_sequence<int, I...>) {
+  (some<typename phase_with<Model, member::backward, I>::type>().backward(
+       some<typename phase_with<Model, member::backward, I>::template view<Tensors>>()),
+   ...);
+}
+template <class Model, class Tensors, int... I> void use_backward_input(std::integer_sequence<int, I...>) {
+  (some<typename phase_with<Model, member::backward_input, I>::type>().backward_input(
+       some<typename phase_with<Model, member::backward_input, I>::template view<Tensors>>()),
+   ...);
+}
+template <class Model, class Tensors, int... I> void use_backward_weight(std::integer_sequence<int, I...>) {
+  (some<typename phase_with<Model, member::backward_weight, I>::type>().backward_weight(
+       some<typename phase_with<Model, member::backward_weight, I>::template view<Tensors>>()),
+   ...);
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stretto
