@@ -88,6 +88,9 @@ TEST_CASE("sizes that the pipeline cannot serve are refused in words", "[executo
   CHECK_THAT(refusal<Split>("EMH", 0), ContainsSubstring("at least 1 needed"));
   CHECK_THAT(refusal<Split>("EMH", sizes{.microbatches = 2, .chunks = 2}), ContainsSubstring("stretto[E43]"));
   CHECK_THAT(refusal<Split>("EMH", sizes{.microbatches = 2, .ranks = 0}), ContainsSubstring("stretto[E40]"));
+  CHECK_THAT(refusal<Split>("EMH", sizes{.microbatches = 4, .ranks = 2, .rank = 2}),
+             ContainsSubstring("stretto[E40]") && ContainsSubstring("rank 2"));
+  CHECK_THAT(refusal<Split>("EMH", sizes{.microbatches = 4, .ranks = 2, .rank = -1}), ContainsSubstring("stretto[E40]"));
 }
 
 TEST_CASE("plans that drop, double or misplace a call are refused in words", "[executor]") {
