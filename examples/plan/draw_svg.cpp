@@ -1,9 +1,9 @@
 #include "draw.hpp"
 #include "notation.hpp"
+#include "svg.hpp"
 #include "usage.hpp"
 
 #include <algorithm>
-#include <iterator>
 
 #include <fmt/format.h>
 
@@ -14,47 +14,9 @@ namespace {
 constexpr long most_calls = 20000;
 constexpr double left = 64, top = 92, row_height = 34, row_step = 40, most_width = 20000;
 
-/// Fills whose grey values lie apart (0.87, 0.75, 0.50, 0.22), in hues that red-green blindness keeps apart.
-struct look {
-  char const* fill;
-  char const* ink;
-  char const* name;
-};
-constexpr look forward{"#cfe2f3", "#10202e", "F forward"};
-constexpr look input{"#f6b26b", "#2b1600", "I input gradients"};
-constexpr look backward{"#cc6a28", "#000000", "B backward (I and W)"};
-constexpr look weight{"#45286e", "#ffffff", "W weight gradients"};
-
 look of_backward(stretto::call const& one) {
-  return one.runs_backward() ? backward : one.runs_input() ? input : weight;
+  return one.runs_backward() ? backward_look : one.runs_input() ? input_look : weight_look;
 }
-
-class canvas {
-public:
-  void box(double x, double y, double width, double height, look const& how, bool odd_chunk,
-           std::string const& label, double font) {
-    fmt::format_to(to_, "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>", short_number(x),
-                   short_number(y), short_number(width), short_number(height), how.fill);
-    // The second chunk of a rank wears a bar along its foot: lightness is taken by the pass.
-    if (odd_chunk) {
-      fmt::format_to(to_, "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"3\" fill=\"{}\"/>", short_number(x),
-                     short_number(y + height - 3), short_number(width), how.ink);
-    }
-    if (!label.empty() && width >= font * 0.62 * static_cast<double>(label.size())) {
-      words(x + width / 2, y + height / 2 + font * 0.34 - (odd_chunk ? 1 : 0), font, how.ink, "middle",
-            label);
-    }
-    text += '\n';
-  }
-  void words(double x, double y, double font, char const* ink, char const* anchor, std::string const& what) {
-    fmt::format_to(to_, "<text x=\"{}\" y=\"{}\" font-size=\"{}\" fill=\"{}\" text-anchor=\"{}\">{}</text>",
-                   short_number(x), short_number(y), short_number(font), ink, anchor, what);
-  }
-  std::string text;
-
-private:
-  std::back_insert_iterator<std::string> to_ = std::back_inserter(text);
-};
 
 /// Pixels per unit of time: the shortest call shows its microbatch, within limits.
 double scale_of(picture const& one) {
@@ -80,11 +42,13 @@ void draw_call(canvas& to, picture const& one, int rank, long at, double scale) 
   auto const label = [](int microbatch) { return fmt::format("{}", microbatch); };
   if (call.what == stretto::form::forward_backward) {
     double const half = row_height / 2;
-    to.box(x, y, width, half - 0.5, forward, call.forward_chunk % 2 == 1, label(call.forward_microbatch), 11);
-    to.box(x, y + half + 0.5, width, half - 0.5, backward, call.backward_chunk % 2 == 1,
+    to.box(x, y, width, half - 0.5, forward_look, call.forward_chunk % 2 == 1, label(call.forward_microbatch),
+           11);
+    to.box(x, y + half + 0.5, width, half - 0.5, backward_look, call.backward_chunk % 2 == 1,
            label(call.backward_microbatch), 11);
   } else if (call.what == stretto::form::forward) {
-    to.box(x, y, width, row_height, forward, call.forward_chunk % 2 == 1, label(call.forward_microbatch), 12);
+    to.box(x, y, width, row_height, forward_look, call.forward_chunk % 2 == 1, label(call.forward_microbatch),
+           12);
   } else {
     to.box(x, y, width, row_height, of_backward(call), call.backward_chunk % 2 == 1,
            label(call.backward_microbatch), 12);
@@ -100,20 +64,19 @@ void draw_legend(canvas& to, picture const& one) {
       uses[static_cast<int>(one.of.calls(rank)[at].what)] = true;
   }
   auto const entry = [&](look const& how, bool odd_chunk, char const* name) {
-    to.box(x, 56, 18, 16, how, odd_chunk, "", 0);
-    to.words(x + 24, 69, 12, "#222222", "start", name);
-    x += 42 + 6.4 * static_cast<double>(std::string(name).size());
+    x = to.entry(x, 56, how, name, odd_chunk);
   };
   auto const has = [&](stretto::form what) { return uses[static_cast<int>(what)]; };
-  entry(forward, false, forward.name);
+  entry(forward_look, false, forward_look.name);
   if (has(stretto::form::backward) || has(stretto::form::forward_backward))
-    entry(backward, false, backward.name);
-  if (has(stretto::form::backward_input)) entry(input, false, input.name);
-  if (has(stretto::form::backward_weight)) entry(weight, false, weight.name);
-  if (one.facts().chunks > 1) entry(forward, true, one.facts().chunks == 2 ? "second chunk" : "odd chunks");
+    entry(backward_look, false, backward_look.name);
+  if (has(stretto::form::backward_input)) entry(input_look, false, input_look.name);
+  if (has(stretto::form::backward_weight)) entry(weight_look, false, weight_look.name);
+  if (one.facts().chunks > 1)
+    entry(forward_look, true, one.facts().chunks == 2 ? "second chunk" : "odd chunks");
   if (has(stretto::form::forward_backward)) {
-    to.box(x, 56, 18, 7.5, forward, false, "", 0);
-    to.box(x, 64.5, 18, 7.5, backward, false, "", 0);
+    to.box(x, 56, 18, 7.5, forward_look, false, "", 0);
+    to.box(x, 64.5, 18, 7.5, backward_look, false, "", 0);
     to.words(x + 24, 69, 12, "#222222", "start", "overlapped pair");
   }
 }
@@ -129,12 +92,7 @@ std::string draw_svg(picture const& one) {
   }
   double const scale = scale_of(one), length = one.run.makespan() * scale;
   double const width = std::max(left + length + 24, 900.0), foot = top + row_step * one.facts().ranks;
-  canvas to;
-  to.text = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
-      "font-family=\"DejaVu Sans, Verdana, sans-serif\">\n<rect width=\"100%\" height=\"100%\" "
-      "fill=\"#ffffff\"/>\n",
-      short_number(width), short_number(foot + 34));
+  canvas to(width, foot + 34);
   to.words(left, 24, 16, "#000000", "start", one.title());
   to.words(left, 44, 12, "#444444", "start", one.summary());
   to.text += '\n';
@@ -147,12 +105,8 @@ std::string draw_svg(picture const& one) {
                     short_number(left), short_number(y), short_number(length), short_number(row_height));
     for (long at = 0; at < one.of.size(rank); ++at) draw_call(to, one, rank, at, scale);
   }
-  double const every = round_step(60 / scale);
-  for (double time = 0; time <= one.run.makespan(); time += every) {
-    to.words(left + time * scale, foot + 16, 11, "#444444", "middle", short_number(time));
-  }
-  to.words(left - 8, foot + 16, 11, "#444444", "end", one.costs.unit);
-  return to.text + "\n</svg>\n";
+  to.axis(left, foot + 16, scale, one.run.makespan(), one.costs.unit);
+  return to.finish();
 }
 
 } // namespace plan_program

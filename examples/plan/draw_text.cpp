@@ -81,12 +81,7 @@ std::string ruler(std::size_t first, std::size_t width, double scale) {
 
 } // namespace
 
-std::string picture::title() const {
-  return fmt::format("{}, {} rank{}, {} microbatch{}{}", facts().name, facts().ranks,
-                     facts().ranks == 1 ? "" : "s", facts().microbatches,
-                     facts().microbatches == 1 ? "" : "es",
-                     facts().chunks == 1 ? "" : fmt::format(", {} chunks a rank", facts().chunks));
-}
+std::string picture::title() const { return title_of(facts()); }
 
 std::string picture::summary() const {
   double worst = 0;

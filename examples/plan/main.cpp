@@ -1,6 +1,7 @@
 #include "costs.hpp"
 #include "draw.hpp"
 #include "notation.hpp"
+#include "programs.hpp"
 #include "report.hpp"
 #include "usage.hpp"
 
@@ -23,6 +24,8 @@ using namespace plan_program;
 struct options {
   std::string pipeline = "dual_pipe_v", format, costs;
   std::string ranks = "4", microbatches = "8", chunks;
+  std::string layer, replay = "chunks", layers;
+  bool names_plan = false; ///< a flag says which plan
   bool comm = false, json = false, compare = false;
 };
 
@@ -56,21 +59,27 @@ stretto::plan plan_of(std::string const& name, sizes const& at) {
   return std::move(*made);
 }
 
-std::string compare_all(sizes const& at, layer_costs const& costs, bool json) {
+/// `layers` 0 replays call by call.
+report simulated(stretto::plan const& plan, layer_costs const& costs, int layers) {
+  if (layers > 0) return report_of(replay_of(plan, costs, layers));
+  stretto::simulation const run(plan, costs.chunk(plan.facts().chunks));
+  return report_of(picture{plan, run, costs});
+}
+
+std::string compare_all(sizes const& at, layer_costs const& costs, int layers, bool json) {
   std::vector<compared> all;
   stretto::shipped_pipelines::each([&]<class Pipeline>() {
     bool const takes_chunks = stretto::most_chunks<Pipeline>() != Pipeline::chunks;
     try {
       stretto::plan const plan =
           plan_of(Pipeline::name, {at.ranks, at.microbatches, takes_chunks ? at.chunks : 0});
-      stretto::simulation const run(plan, costs.chunk(plan.facts().chunks));
-      all.push_back(compare_one({plan, run, costs}));
+      all.push_back({Pipeline::name, "", simulated(plan, costs, layers)});
     } catch (std::invalid_argument const& refusal) {
-      all.push_back({.name = Pipeline::name, .refused = refusal.what()});
+      all.push_back({Pipeline::name, refusal.what(), {}});
     }
   });
-  return json ? compare_json(all, costs, at.ranks, at.microbatches)
-              : compare_table(all, costs, at.ranks, at.microbatches);
+  return json ? compare_json(all, costs, at.ranks, at.microbatches, layers)
+              : compare_table(all, costs, at.ranks, at.microbatches, layers);
 }
 
 std::string golden_of(stretto::plan const& plan, bool comm) {
@@ -80,10 +89,42 @@ std::string golden_of(stretto::plan const& plan, bool comm) {
   return golden(plan, steps);
 }
 
+layer_costs costs_of(options const& given, char const* preset) {
+  return find_costs(given.costs.empty() ? preset : given.costs);
+}
+
+std::string layer_answer(options const& given) {
+  require_one_of("--layer", given.layer, layer_policy_names());
+  if (given.names_plan || given.comm || given.json || given.compare)
+    throw usage_error("--layer draws one layer pair; it goes with --format and --costs only");
+  std::string const format = given.format.empty() ? "text" : given.format;
+  if (format == "golden")
+    throw usage_error("--format golden lists calls of ranks, which --layer has not; leave one out");
+  layer_pair const pair = pair_of(given.layer, costs_of(given, "deepseek_h800"));
+  if (format == "mermaid") return draw_mermaid(pair);
+  if (format == "svg") return draw_svg(pair);
+  if (format == "trace") return draw_trace(pair);
+  return draw_text(pair);
+}
+
+std::string phases_answer(options const& given, sizes const& at) {
+  if (!given.format.empty() && given.format != "svg" && given.format != "trace")
+    throw usage_error(fmt::format(
+        "--replay phases draws svg and trace, not {}; leave --format out for the table", given.format));
+  int const layers = given.layers.empty() ? 64 : whole_number("--layers", given.layers, 1, 4096);
+  layer_costs const costs = costs_of(given, "deepseek_h800");
+  if (given.compare) return compare_all(at, costs, layers, given.json);
+  phase_replay const run = replay_of(plan_of(given.pipeline, at), costs, layers);
+  if (given.format == "svg") return draw_svg(run, costs);
+  if (given.format == "trace") return draw_trace(run, costs);
+  return given.json ? report_json(report_of(run), costs) : report_table(report_of(run), costs);
+}
+
 std::string answer(options given) {
   require_one_of("--pipeline", given.pipeline, pipeline_names());
   if (!given.format.empty())
     require_one_of("--format", given.format, {"golden", "text", "mermaid", "svg", "trace"});
+  if (!given.layer.empty()) return layer_answer(given);
   if (given.comm && given.format.empty()) given.format = "golden";
   if (given.comm && given.format != "golden")
     throw usage_error("--comm lists messages; it goes with --format golden only");
@@ -91,19 +132,24 @@ std::string answer(options given) {
     throw usage_error("--json reports a simulation; leave --format out");
   if (given.compare && !given.format.empty())
     throw usage_error("--compare prints a table; leave --format and --comm out");
+  require_one_of("--replay", given.replay, {"chunks", "phases"});
+  if (!given.layers.empty() && given.replay != "phases")
+    throw usage_error(
+        "--layers goes with --replay phases; a replay of chunks takes layers_per_rank of the costs");
   sizes const at = sizes_of(given);
-  layer_costs const costs = given.costs.empty() ? cost_presets().front() : find_costs(given.costs);
-  if (given.compare) return compare_all(at, costs, given.json);
+  if (given.replay == "phases") return phases_answer(given, at);
+  layer_costs const costs = costs_of(given, "unit");
+  if (given.compare) return compare_all(at, costs, 0, given.json);
 
   stretto::plan const plan = plan_of(given.pipeline, at);
   if (given.format == "golden") return golden_of(plan, given.comm);
   stretto::simulation const run(plan, costs.chunk(plan.facts().chunks));
   picture const one{plan, run, costs};
-  if (given.json) return report_json(one);
+  if (given.json) return report_json(report_of(one), costs);
   if (given.format == "mermaid") return draw_mermaid(one);
   if (given.format == "svg") return draw_svg(one);
   if (given.format == "trace") return draw_trace(one);
-  if (given.format.empty() && !given.costs.empty()) return report_table(one);
+  if (given.format.empty() && !given.costs.empty()) return report_table(report_of(one), costs);
   return draw_text(one);
 }
 
@@ -130,13 +176,23 @@ int main(int count, char** words) {
   app.add_flag("--comm", given.comm, "with --format golden: the messages between the ranks too");
   app.add_option("--costs", given.costs, "simulate with these costs: unit, deepseek_h800, or a JSON file")
       ->type_name("FILE|NAME");
+  app.add_option("--replay", given.replay,
+                 "chunks: a call takes what its chunk costs; phases: op by op, as the executor issues them")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app.add_option("--layers", given.layers, "with --replay phases: MoE layers of the model (64)")
+      ->type_name("N");
+  app.add_option("--layer", given.layer, "draw one layer pair: serial, two_stream_1f1b or split_dw")
+      ->type_name("POLICY");
   app.add_flag("--json", given.json, "the simulation as JSON");
   app.add_flag("--compare", given.compare, "a table of every pipeline at these sizes");
   app.footer(
       "Examples:\n"
       "  plan --pipeline dual_pipe_v --ranks 4 --microbatches 8\n"
       "  plan --pipeline interleaved_ep --ranks 4 --microbatches 8 --chunks 4 --format svg > plan.svg\n"
-      "  plan --ranks 8 --microbatches 32 --costs deepseek_h800 --compare");
+      "  plan --ranks 8 --microbatches 32 --costs deepseek_h800 --compare\n"
+      "  plan --ranks 8 --microbatches 32 --replay phases --compare\n"
+      "  plan --layer split_dw --format svg > pair.svg");
   try {
     app.parse(count, words);
   } catch (CLI::Success const& help) {
@@ -146,6 +202,9 @@ int main(int count, char** words) {
     std::replace(line.begin(), line.end(), '\n', ' ');
     return refuse((line + "; plan --help lists what there is").c_str());
   }
+  for (char const* const flag :
+       {"--pipeline", "--ranks", "--microbatches", "--chunks", "--replay", "--layers"})
+    given.names_plan = given.names_plan || app.count(flag) > 0;
   try {
     std::string const text = answer(given);
     if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {

@@ -3,6 +3,7 @@
 #include <stretto/plan_messages.hpp>
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -39,61 +40,43 @@ std::string with_percent(double value, double whole) {
   return fmt::format("{} ({:4.1f}%)", short_number(value), whole > 0 ? 100 * value / whole : 0.0);
 }
 
-std::string costs_line(layer_costs const& costs) {
-  return fmt::format("costs: {}{}\n", costs.name, costs.source.empty() ? "" : ", " + costs.source) +
-         "a call alone takes its phases in turn, a pair its longer lane\n";
+std::string counted(int number, char const* one, char const* more) {
+  return fmt::format("{} {}", number, number == 1 ? one : more);
+}
+
+/// Where the figures come from, and what they leave out.
+std::string method(layer_costs const& costs, int layers) {
+  std::string const source =
+      fmt::format("costs: {}{}\n", costs.name, costs.source.empty() ? "" : ", " + costs.source);
+  if (layers == 0) return source + "a call alone takes its phases in turn, a pair its longer lane\n";
+  return source +
+         fmt::format("{} replayed phase by phase: every lane in order, every op after what it waits for\n",
+                     counted(layers, "MoE layer", "MoE layers"));
+}
+
+/// The worst rank's.
+double worst(report const& one, double rank_time::*which) {
+  double most = 0;
+  for (rank_time const& rank : one.ranks) most = std::max(most, rank.*which);
+  return most;
 }
 
 } // namespace
 
-std::string report_table(picture const& one) {
-  std::vector<std::vector<std::string>> rows = {
-      {"rank", "compute", "communication", "exposed communication", "bubble", "peak live chunks"}};
-  for (int rank = 0; rank < one.facts().ranks; ++rank) {
-    stretto::rank_report const& report = one.run.rank(rank);
-    rows.push_back({fmt::format("{}", rank), short_number(report.compute), short_number(report.comm),
-                    with_percent(report.exposed, one.run.makespan()),
-                    with_percent(one.run.bubble(rank), one.run.makespan()),
-                    fmt::format("{}", report.peak_live)});
-  }
-  return fmt::format("{}\n{}makespan {} {}, ideal {} {}, ratio to ideal {:.3f}\n\n", one.title(),
-                     costs_line(one.costs), short_number(one.run.makespan()), one.costs.unit,
-                     short_number(one.run.ideal()), one.costs.unit, one.run.ratio()) +
-         table(rows);
+std::string title_of(stretto::plan_facts const& facts) {
+  return fmt::format("{}, {}, {}{}", facts.name, counted(facts.ranks, "rank", "ranks"),
+                     counted(facts.microbatches, "microbatch", "microbatches"),
+                     facts.chunks == 1 ? "" : fmt::format(", {} chunks a rank", facts.chunks));
 }
 
-std::string report_json(picture const& one) {
-  ordered_json ranks = ordered_json::array();
+report report_of(picture const& one) {
+  report result;
+  result.facts = one.facts();
+  result.makespan = one.run.makespan(), result.ideal = one.run.ideal();
   for (int rank = 0; rank < one.facts().ranks; ++rank) {
-    stretto::rank_report const& report = one.run.rank(rank);
-    ranks.push_back({{"rank", rank},
-                     {"compute", report.compute},
-                     {"communication", report.comm},
-                     {"exposed_communication", report.exposed},
-                     {"bubble", one.run.bubble(rank)},
-                     {"peak_live_chunks", report.peak_live}});
-  }
-  ordered_json const file = {{"pipeline", one.facts().name},
-                             {"ranks", one.facts().ranks},
-                             {"microbatches", one.facts().microbatches},
-                             {"chunks", one.facts().chunks},
-                             {"costs", costs_json(one.costs)},
-                             {"makespan", one.run.makespan()},
-                             {"ideal", one.run.ideal()},
-                             {"ratio_to_ideal", one.run.ratio()},
-                             {"per_rank", ranks}};
-  return file.dump(2) + '\n';
-}
-
-compared compare_one(picture const& one) {
-  compared result;
-  result.name = one.facts().name, result.chunks = one.facts().chunks;
-  result.makespan = one.run.makespan(), result.ratio = one.run.ratio();
-  for (int rank = 0; rank < one.facts().ranks; ++rank) {
-    stretto::rank_report const& report = one.run.rank(rank);
-    result.bubble = std::max(result.bubble, one.run.bubble(rank));
-    result.exposed = std::max(result.exposed, report.exposed);
-    result.peak_live = std::max(result.peak_live, static_cast<double>(report.peak_live) / one.facts().chunks);
+    stretto::rank_report const& from = one.run.rank(rank);
+    result.ranks.push_back({from.compute, from.comm, from.exposed, one.run.bubble(rank),
+                            static_cast<double>(from.peak_live) / one.facts().chunks});
     for (long at = 0; at < one.of.size(rank); ++at) {
       stretto::detail::each_output(one.facts(), rank, one.of.calls(rank)[at],
                                    [&](auto const&) { ++result.messages; });
@@ -102,8 +85,60 @@ compared compare_one(picture const& one) {
   return result;
 }
 
+report report_of(phase_replay const& one) {
+  report result;
+  result.facts = one.facts, result.layers = one.layers;
+  result.makespan = one.makespan, result.ideal = one.ideal;
+  result.ranks = one.ranks, result.messages = one.messages;
+  return result;
+}
+
+std::string report_table(report const& one, layer_costs const& costs) {
+  bool const calls = one.layers == 0;
+  std::vector<std::vector<std::string>> rows = {{"rank", "compute", "communication", "exposed communication",
+                                                 "bubble", calls ? "peak live chunks" : "peak live"}};
+  for (std::size_t rank = 0; rank < one.ranks.size(); ++rank) {
+    rank_time const& from = one.ranks[rank];
+    rows.push_back({fmt::format("{}", rank), short_number(from.compute), short_number(from.comm),
+                    with_percent(from.exposed, one.makespan), with_percent(from.bubble, one.makespan),
+                    calls ? fmt::format("{:.0f}", from.peak_live * one.facts.chunks)
+                          : fmt::format("{:.2f}", from.peak_live)});
+  }
+  return fmt::format("{}\n{}{}makespan {} {}, ideal {} {}, ratio to ideal {:.3f}\n\n", title_of(one.facts),
+                     method(costs, one.layers), calls ? "" : "live in activations of all layers of a rank\n",
+                     short_number(one.makespan), costs.unit, short_number(one.ideal), costs.unit,
+                     one.ratio()) +
+         table(rows);
+}
+
+std::string report_json(report const& one, layer_costs const& costs) {
+  ordered_json ranks = ordered_json::array();
+  for (std::size_t rank = 0; rank < one.ranks.size(); ++rank) {
+    rank_time const& from = one.ranks[rank];
+    ordered_json entry = {{"rank", rank},
+                          {"compute", from.compute},
+                          {"communication", from.comm},
+                          {"exposed_communication", from.exposed},
+                          {"bubble", from.bubble}};
+    if (one.layers == 0)
+      entry["peak_live_chunks"] = std::lround(from.peak_live * one.facts.chunks);
+    else
+      entry["peak_live"] = from.peak_live;
+    ranks.push_back(entry);
+  }
+  ordered_json file = {{"pipeline", one.facts.name},
+                       {"ranks", one.facts.ranks},
+                       {"microbatches", one.facts.microbatches},
+                       {"chunks", one.facts.chunks}};
+  if (one.layers > 0) file["layers"] = one.layers;
+  file["costs"] = costs_json(costs);
+  file["makespan"] = one.makespan, file["ideal"] = one.ideal, file["ratio_to_ideal"] = one.ratio();
+  file["per_rank"] = ranks;
+  return file.dump(2) + '\n';
+}
+
 std::string compare_table(std::vector<compared> const& all, layer_costs const& costs, int ranks,
-                          int microbatches) {
+                          int microbatches, int layers) {
   std::vector<std::vector<std::string>> rows = {{"pipeline", "chunks", "makespan", "ratio to ideal", "bubble",
                                                  "exposed communication", "peak live", "messages"}};
   std::string refusals;
@@ -112,40 +147,43 @@ std::string compare_table(std::vector<compared> const& all, layer_costs const& c
       refusals += one.refused + '\n';
       continue;
     }
-    rows.push_back({one.name, fmt::format("{}", one.chunks), short_number(one.makespan),
-                    fmt::format("{:.3f}", one.ratio), with_percent(one.bubble, one.makespan),
-                    with_percent(one.exposed, one.makespan), fmt::format("{:.2f}", one.peak_live),
-                    fmt::format("{}", one.messages)});
+    report const& numbers = one.numbers;
+    rows.push_back({one.name, fmt::format("{}", numbers.facts.chunks), short_number(numbers.makespan),
+                    fmt::format("{:.3f}", numbers.ratio()),
+                    with_percent(worst(numbers, &rank_time::bubble), numbers.makespan),
+                    with_percent(worst(numbers, &rank_time::exposed), numbers.makespan),
+                    fmt::format("{:.2f}", worst(numbers, &rank_time::peak_live)),
+                    fmt::format("{}", numbers.messages)});
   }
-  return fmt::format("{} rank{}, {} microbatch{}, times in {}\n{}bubble, exposed communication and peak live "
-                     "of the worst rank; "
+  return fmt::format("{}, {}, times in {}\n{}bubble, exposed communication and peak live of the worst rank; "
                      "live in activations of all layers of a rank\n\n",
-                     ranks, ranks == 1 ? "" : "s", microbatches, microbatches == 1 ? "" : "es", costs.unit,
-                     costs_line(costs)) +
+                     counted(ranks, "rank", "ranks"), counted(microbatches, "microbatch", "microbatches"),
+                     costs.unit, method(costs, layers)) +
          table(rows) + (refusals.empty() ? "" : "\n" + refusals);
 }
 
 std::string compare_json(std::vector<compared> const& all, layer_costs const& costs, int ranks,
-                         int microbatches) {
+                         int microbatches, int layers) {
   ordered_json pipelines = ordered_json::array();
   for (compared const& one : all) {
     if (!one.refused.empty()) {
       pipelines.push_back({{"pipeline", one.name}, {"refused", one.refused}});
       continue;
     }
+    report const& numbers = one.numbers;
     pipelines.push_back({{"pipeline", one.name},
-                         {"chunks", one.chunks},
-                         {"makespan", one.makespan},
-                         {"ratio_to_ideal", one.ratio},
-                         {"bubble", one.bubble},
-                         {"exposed_communication", one.exposed},
-                         {"peak_live", one.peak_live},
-                         {"messages", one.messages}});
+                         {"chunks", numbers.facts.chunks},
+                         {"makespan", numbers.makespan},
+                         {"ratio_to_ideal", numbers.ratio()},
+                         {"bubble", worst(numbers, &rank_time::bubble)},
+                         {"exposed_communication", worst(numbers, &rank_time::exposed)},
+                         {"peak_live", worst(numbers, &rank_time::peak_live)},
+                         {"messages", numbers.messages}});
   }
-  ordered_json const file = {{"ranks", ranks},
-                             {"microbatches", microbatches},
-                             {"costs", costs_json(costs)},
-                             {"pipelines", pipelines}};
+  ordered_json file = {{"ranks", ranks}, {"microbatches", microbatches}};
+  if (layers > 0) file["layers"] = layers;
+  file["costs"] = costs_json(costs);
+  file["pipelines"] = pipelines;
   return file.dump(2) + '\n';
 }
 

@@ -1,34 +1,41 @@
 #pragma once
 
 #include "draw.hpp"
+#include "programs.hpp"
 
 #include <string>
 #include <vector>
 
 namespace plan_program {
 
-/// The simulated step as an aligned table: one row per rank.
-std::string report_table(picture const& one);
+/// A simulated step in numbers, call by call or phase by phase.
+struct report {
+  stretto::plan_facts facts{};
+  int layers = 0; ///< replayed phase by phase; 0: call by call
+  double makespan = 0, ideal = 0;
+  std::vector<rank_time> ranks; ///< live in activations of all layers of a rank
+  long messages = 0;
+
+  double ratio() const { return ideal > 0 ? makespan / ideal : 1; }
+};
+report report_of(picture const& one);
+report report_of(phase_replay const& one);
+
+/// As an aligned table: one row per rank.
+std::string report_table(report const& one, layer_costs const& costs);
 /// The same as JSON.
-std::string report_json(picture const& one);
+std::string report_json(report const& one, layer_costs const& costs);
 
 /// One pipeline among others at the same sizes.
 struct compared {
   std::string name;
   std::string refused; ///< the sentence, where the pipeline cannot serve the sizes
-  int chunks = 0;
-  double makespan = 0, ratio = 0, bubble = 0,
-         exposed = 0; ///< bubble and exposed communication of the worst rank
-  double peak_live = 0; ///< of the worst rank, in activations of a whole rank's layers
-  long messages = 0;
+  report numbers;
 };
 
-/// The numbers of one plan for a comparison.
-compared compare_one(picture const& one);
-
 std::string compare_table(std::vector<compared> const& all, layer_costs const& costs, int ranks,
-                          int microbatches);
+                          int microbatches, int layers);
 std::string compare_json(std::vector<compared> const& all, layer_costs const& costs, int ranks,
-                         int microbatches);
+                         int microbatches, int layers);
 
 } // namespace plan_program

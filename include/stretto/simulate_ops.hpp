@@ -4,9 +4,7 @@
 #include <stretto/timeline.hpp>
 
 #include <algorithm>
-#include <map>
 #include <stdexcept>
-#include <tuple>
 #include <vector>
 
 /// Replays flat tables op by op: every lane of every rank in order, every op after what it waits for, every receive after
@@ -44,9 +42,15 @@ template <class S> flat_table lower_rank(plan const& all, plan_steps const& list
   return lower<S>(steps, layers, layout, rank, slots);
 }
 
-/// The label of a row of schedule `S`.
-template <class S> op_label label_of(op const& o) {
-  if (o.is_message()) return {phase_kind::attn, o.what, o.on, o.chunk, o.microbatch};
+/// The stage that produced what message row `o` of `rank` carries: the same number at both ends.
+constexpr int producer_of(plan_facts const& facts, int rank, op const& o) {
+  int const stage = facts.stage(rank, o.chunk);
+  return is_send(o.on) ? stage : o.what == pass::backward ? stage + 1 : stage - 1;
+}
+
+/// The label of row `o` of `rank`, in a table of schedule `S`.
+template <class S> op_label label_of(plan_facts const& facts, int rank, op const& o) {
+  if (o.is_message()) return {phase_kind::attn, o.what, o.on, producer_of(facts, rank, o), o.microbatch};
   block_facts const& f =
       *detail::facts_at<typename S::model>(o.block, std::make_integer_sequence<int, S::model::count>{});
   return {f.kind[f.first_phase_of(o.node)], o.what, o.on, o.layer, o.microbatch};
@@ -58,14 +62,15 @@ struct op_times {
 };
 
 /// Start and end of every row of every rank. `cost(rank, row)` is the time of an op on its lane; a message arrives
-/// `message` after its send has ended. `stage(rank, row)` of messages is taken from the plan.
+/// `message` after its send was ready. Sends hold nothing up: they leave when what they carry is there.
 template <class Cost>
 std::vector<std::vector<op_times>> simulate_ops(plan_facts const& facts, std::vector<flat_table> const& ranks, Cost cost,
                                                 double message = 0) {
   std::vector<std::vector<op_times>> times(ranks.size());
   std::vector<std::vector<double>> lane_free(ranks.size(), std::vector<double>(lane_count, 0));
   std::vector<unsigned> next(ranks.size(), 0);
-  std::map<std::tuple<bool, int, int>, double> sent;
+  // By what they carry: when a message left, -1 before.
+  std::vector<double> sent(2 * static_cast<unsigned long>(facts.cells()), -1);
   for (std::size_t r = 0; r < ranks.size(); ++r) times[r].resize(ranks[r].ops.size());
   for (bool moved = true; moved;) {
     moved = false;
@@ -73,20 +78,21 @@ std::vector<std::vector<op_times>> simulate_ops(plan_facts const& facts, std::ve
       std::vector<op> const& ops = ranks[r].ops;
       for (; next[r] < ops.size(); ++next[r], moved = true) {
         op const& o = ops[next[r]];
-        bool const gradient = o.what == pass::backward;
         double& free = lane_free[r][static_cast<unsigned>(o.on)];
         double start = free;
         for (int w : o.wait)
           if (w >= 0) start = std::max(start, times[r][static_cast<unsigned>(w)].end);
         double end = start;
-        int const stage = o.is_message() ? facts.stage(static_cast<int>(r), o.chunk) : 0;
-        if (is_receive(o.on)) {
-          auto const arrives = sent.find({gradient, gradient ? stage + 1 : stage - 1, o.microbatch});
-          if (arrives == sent.end()) break;
-          end = std::max(start, arrives->second + message);
-          sent.erase(arrives);
-        } else if (is_send(o.on)) {
-          sent[{gradient, stage, o.microbatch}] = end;
+        if (o.is_message()) {
+          int const stage = producer_of(facts, static_cast<int>(r), o);
+          traffic const carries = o.what == pass::backward ? traffic::gradient : traffic::activation;
+          double& left = sent[static_cast<unsigned long>(detail::message_cell(facts, carries, stage, o.microbatch))];
+          if (is_send(o.on))
+            left = end;
+          else if (left < 0)
+            break;
+          else
+            end = std::max(start, left + message), left = -1;
         } else {
           end += cost(static_cast<int>(r), o);
         }

@@ -53,6 +53,21 @@ def check_flags(program: str) -> None:
     refused(program, "--help", "--bogus")
     refused(program, "--help", "stray")
     refused(program, "--help", "--ranks")
+    refused(program, "did you mean 'split_dw'?", "--layer", "splitdw")
+    refused(program, "--layer", "--layer", "serial", "--ranks", "4")
+    refused(program, "--layer", "--layer", "serial", "--json")
+    refused(program, "--format golden", "--layer", "serial", "--format", "golden")
+    refused(program, "did you mean 'phases'?", "--replay", "phase")
+    refused(program, "--replay phases draws", "--replay", "phases", "--format", "text")
+    refused(program, "--layers goes with", "--layers", "8")
+    refused(program, "--layers takes a whole number", "--replay", "phases", "--layers", "0")
+    refused(program, "needs at least 8 here", "--replay", "phases", "--layers", "7")
+    refused(program, "needs at least 2 here", "--replay", "phases", "--layers", "1", "--ranks", "1", "--pipeline", "gpipe")
+    refused(program, "--replay phases holds", "--replay", "phases", "--ranks", "64", "--microbatches", "4096",
+            "--layers", "128")
+    refused(program, "--replay phases holds", "--replay", "phases", "--ranks", "1", "--microbatches", "40000",
+            "--layers", "2", "--pipeline", "gpipe")
+    refused(program, "--format svg draws at most", "--replay", "phases", "--microbatches", "128", "--format", "svg")
     for drawing in ("text", "svg", "mermaid"):
         refused(program, "draws at most", "--format", drawing, "--ranks", "64", "--microbatches", "4096")
 

@@ -13,6 +13,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "schedules.md"
 PICTURES = ROOT / "docs" / "schedules"
+PAIR = ROOT / "docs" / "layer_pair.svg"
 INCLUDE = ROOT / "include" / "stretto"
 RULES = INCLUDE / "plan_rules.hpp"
 
@@ -32,7 +33,49 @@ layers per rank, so that all pictures share one scale. Try others with
 
     plan --pipeline dual_pipe_v --ranks 4 --microbatches 8 --costs deepseek_h800
     plan --ranks 8 --microbatches 32 --costs deepseek_h800 --compare
+    plan --ranks 8 --microbatches 32 --replay phases --compare
 """
+
+LAYER_PAIR = """\
+## A layer pair
+
+What an overlapped pair is made of: the forward of one layer beside the backward of another, communication on a lane of its
+own. `plan --layer split_dw --format svg` draws it with the published costs; arrows are the waits, which follow from what the
+phases read and write.
+
+![a layer pair with split_dw](layer_pair.svg)
+
+```
+{text}
+```
+
+The other policies as the same picture: `plan --layer two_stream_1f1b --format svg`, `plan --layer serial --format svg`.
+"""
+
+PHASES = """\
+## Phase by phase
+
+Whole calls joined by their ends are too coarse in one respect: the attention of the next call may run beside the last combine
+of this one. `--replay phases` lowers the plan to the ops that the executor issues and keeps only what binds it: every lane is
+in order, every op comes after what it waits for, every receive after its send. Pipelines without pairs then hide a little
+too; where W runs apart in a call of its own there is nothing to hide it behind. The same sizes and costs as above:
+
+```
+{compare}
+```
+
+More sizes, makespan over ideal with {layers} layers (an embedding and a head cost nothing), and peak live activations in
+units of a rank's layers:
+
+{table}
+
+A message takes no time here, but receives of one side of a rank stand in one line: with 16 ranks in a circle that costs
+interleaved_ep one to two percent.
+"""
+
+# Columns of the table: pipeline, chunks, what it is called there.
+REPLAYED = [("zero_bubble_v", 2), ("dual_pipe_v", 2), ("interleaved_ep", 2), ("interleaved_ep", 4), ("one_f_one_b_ep", 1)]
+REPLAYED_SIZES = [(4, 8), (4, 16), (4, 32), (8, 16), (8, 32), (8, 64), (16, 32), (16, 64)]
 
 # Name, type, what it does, published or derived bubble, bound on live activations, least microbatches, source.
 PIPELINES = [
@@ -194,6 +237,22 @@ def comparison(program: str) -> str:
             f"{table('deepseek_h800')}\n```\n\nWithout any, the bubble does:\n\n```\n{table('unit')}\n```\n")
 
 
+def phases(program: str) -> str:
+    rows = ["| pipeline | " + " | ".join(f"P={p}, M={m}" for p, m in REPLAYED_SIZES) + " | live, P=4 / 8 / 16 |",
+            "| --- |" + " --- |" * (len(REPLAYED_SIZES) + 1)]
+    for name, chunks in REPLAYED:
+        cells, live = [], {}
+        for ranks, microbatches in REPLAYED_SIZES:
+            report = json.loads(plan(program, "--pipeline", name, "--chunks", str(chunks), "--ranks", str(ranks), "--microbatches",
+                                     str(microbatches), "--replay", "phases", "--json"))
+            cells.append(f"{report['ratio_to_ideal']:.3f}")
+            live[ranks] = f"{max(rank['peak_live'] for rank in report['per_rank']):.2f}"
+        shown = name + (f", {chunks} chunks" if name == "interleaved_ep" else "")
+        rows.append(f"| {shown} | " + " | ".join(cells) + " | " + " / ".join(live.values()) + " |")
+    compare = plan(program, "--ranks", "8", "--microbatches", "32", "--replay", "phases", "--compare").rstrip("\n")
+    return PHASES.format(compare=compare, layers=report["layers"], table="\n".join(rows))
+
+
 def cost_file(program: str) -> str:
     text = json.dumps(COSTS, indent=2)
     text = re.sub(r"\{\s+([^{}]*?)\s+\}", lambda m: "{" + re.sub(r"\s+", " ", m[1]) + "}", text)
@@ -209,8 +268,9 @@ def cost_file(program: str) -> str:
 
 def files(program: str) -> dict[pathlib.Path, str]:
     sections = [section(program, *one) for one in PIPELINES]
-    page = "\n".join([HEAD, *sections, comparison(program), cost_file(program), MESSAGES, policies(), rules()])
-    result = {PAGE: page}
+    pair = LAYER_PAIR.format(text=plan(program, "--layer", "split_dw").rstrip("\n"))
+    page = "\n".join([HEAD, *sections, pair, comparison(program), phases(program), cost_file(program), MESSAGES, policies(), rules()])
+    result = {PAGE: page, PAIR: plan(program, "--layer", "split_dw", "--format", "svg")}
     for name, *_ in PIPELINES:
         sizes = ["--pipeline", name, "--ranks", "4", "--microbatches", "8"]
         result[PICTURES / f"{name}.svg"] = plan(program, *sizes, "--format", "svg")

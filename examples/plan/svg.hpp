@@ -1,0 +1,44 @@
+#pragma once
+
+#include <iterator>
+#include <string>
+
+#include <stretto/phase.hpp>
+
+namespace plan_program {
+
+/// Fills whose grey values lie apart (0.87, 0.75, 0.50, 0.22), in hues that red-green blindness keeps apart.
+struct look {
+  char const* fill;
+  char const* ink;
+  char const* name;
+};
+inline constexpr look forward_look{"#cfe2f3", "#10202e", "F forward"};
+inline constexpr look input_look{"#f6b26b", "#2b1600", "I input gradients"};
+inline constexpr look backward_look{"#cc6a28", "#000000", "B backward (I and W)"};
+inline constexpr look weight_look{"#45286e", "#ffffff", "W weight gradients"};
+
+constexpr look look_of(stretto::pass what) {
+  constexpr look all[] = {forward_look, backward_look, input_look, weight_look};
+  return all[static_cast<int>(what)];
+}
+
+/// The text of a picture, as it grows.
+class canvas {
+public:
+  canvas(double width, double height);
+  void box(double x, double y, double width, double height, look const& how, bool odd_chunk,
+           std::string const& label, double font);
+  void words(double x, double y, double font, char const* ink, char const* anchor, std::string const& what);
+  /// An entry of the legend; returns where the next one goes.
+  double entry(double x, double y, look const& how, char const* name, bool odd_chunk = false);
+  /// Times along the foot.
+  void axis(double left, double y, double scale, double last, std::string const& unit);
+  std::string finish() const { return text + "\n</svg>\n"; }
+  std::string text;
+
+private:
+  std::back_insert_iterator<std::string> to_ = std::back_inserter(text);
+};
+
+} // namespace plan_program
