@@ -19,6 +19,7 @@ namespace train_moe {
 class Embedding : public stretto::Phase<stretto::attn> {
 public:
   using writes = stretto::values<hidden>;
+  using saves = stretto::values<>;
 
   Embedding(initializer const& init, step_data const& step)
       : step_(&step), table_(init.normal("table", {model_config::vocabulary, init.config().hidden}, 1.0)) {}
@@ -39,6 +40,7 @@ class Head : public stretto::Phase<stretto::mlp> {
 public:
   using reads = stretto::values<hidden>;
   using writes = stretto::values<loss>;
+  using saves = stretto::values<>;
 
   Head(initializer const& init, step_data& step)
       : step_(&step), norm_(init, "norm"),

@@ -24,6 +24,7 @@ class AttentionAndRouter : public stretto::Phase<stretto::attn> {
 public:
   using reads = stretto::values<hidden>;
   using writes = stretto::values<sorted_rows, weights, residual, routing>;
+  using saves = stretto::values<>;
 
   AttentionAndRouter(initializer const& init, double residual_deviation, step_data& step, int layer)
       : experts_(init.config().experts), top_k_(init.config().top_k), attention_(init, residual_deviation),
@@ -65,6 +66,7 @@ template <class Comm> class Dispatch : public stretto::Phase<stretto::dispatch> 
 public:
   using reads = stretto::values<sorted_rows, routing>;
   using writes = stretto::values<arrived_rows, exchange<Comm>>;
+  using saves = stretto::values<>;
 
   explicit Dispatch(Comm& comm) : comm_(&comm) {}
 
@@ -82,6 +84,7 @@ template <class Comm> class Experts : public stretto::Phase<stretto::mlp> {
 public:
   using reads = stretto::values<arrived_rows, exchange<Comm>>;
   using writes = stretto::values<expert_rows>;
+  using saves = stretto::values<>;
 
   Experts(initializer const& init, double residual_deviation, int first, int count)
       : first_(first), count_(count),
@@ -114,6 +117,7 @@ template <class Comm> class Combine : public stretto::Phase<stretto::combine> {
 public:
   using reads = stretto::values<expert_rows, weights, residual, routing, exchange<Comm>>;
   using writes = stretto::values<hidden>;
+  using saves = stretto::values<weights>;
 
   explicit Combine(Comm& comm) : comm_(&comm) {}
 
