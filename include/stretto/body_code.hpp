@@ -129,37 +129,39 @@ template <class S, form F, int Forward, int Backward, class Tensors, class Lanes
   static_assert(events.count <= max_events);
   static constexpr int exports_forward = forward_export(table::value);
   static constexpr int exports_backward = backward_export(table::value);
+  static constexpr int ports = has_forward(F) + has_backward(F);  ///< the first rows of the table: no ops
 
-  /// The number of ops before row `I`, ports left out.
-  template <int I> static constexpr int number = [] {
-    int count = 0;
-    for (int i = 0; i < I; ++i) count += !table::value.ops[i].is_port();
-    return count;
-  }();
+  // Function templates and no lambdas: there is one instantiation for each row of each body.
+
+  /// Makes lane `On` wait for row `W`: for a port unless the lane knows it, else for the event of the row.
+  template <int W, lane On> STRETTO_ALWAYS_INLINE static void wait_for(context& c, typename context::side& side) {
+    if constexpr (W >= 0) {
+      if constexpr (table::value.ops[W].is_port()) {
+        if ((side.through->known & bit_of(On)) == 0) c.lanes.wait(On, *side.through->event);
+      } else {
+        c.lanes.wait(On, c.events[events.id[W]]);
+      }
+    }
+  }
 
   template <int I> STRETTO_ALWAYS_INLINE static void step(context& c) {
-    constexpr op o = table::value.ops[I];
+    constexpr op const& o = table::value.ops[I];
     if constexpr (!o.is_port()) {
       auto& side = o.is_forward() ? c.f : c.b;
-      each<0, lane_count>([&c, &side](auto l) STRETTO_INLINE_LAMBDA {
-        constexpr lane on = table::value.ops[I].on;
-        constexpr int w = table::value.ops[I].wait[decltype(l)::value];
-        if constexpr (w >= 0) {
-          if constexpr (table::value.ops[w].is_port()) {
-            if ((side.through->known & bit_of(on)) == 0) c.lanes.wait(on, *side.through->event);
-          } else {
-            c.lanes.wait(on, c.events[events.id[w]]);
-          }
-        }
-      });
+      static_assert(o.wait[index_of(lane::send_lower)] < 0 && o.wait[index_of(lane::send_higher)] < 0 &&
+                    o.wait[index_of(lane::receive_lower)] < 0 && o.wait[index_of(lane::receive_higher)] < 0);
+      wait_for<o.wait[index_of(lane::compute)], o.on>(c, side);
+      wait_for<o.wait[index_of(lane::comm)], o.on>(c, side);
+      wait_for<o.wait[index_of(lane::forward_port)], o.on>(c, side);
+      wait_for<o.wait[index_of(lane::backward_port)], o.on>(c, side);
       using model = typename S::model;
       using block = typename model::template block<o.block>;
       constexpr phase_kind kind = dataflow_of<block>::value.kind[dataflow_of<block>::value.first_phase_of(o.node)];
       c.lanes.run(o.on, op_label{kind, o.what, o.on, side.index, side.microbatch},
                   node_task<model, o.block, o.node, o.what, Tensors>{
                       &c.tensors, static_cast<layer<block>*>(side.phases),
-                      static_cast<slot<model, o.block, Tensors>*>(side.state), side.next, c.releases[number<I>],
-                      c.releases[number<I> + 1], side.index, side.microbatch});
+                      static_cast<slot<model, o.block, Tensors>*>(side.state), side.next, c.releases[I - ports],
+                      c.releases[I - ports + 1], side.index, side.microbatch});
       if constexpr (events.id[I] >= 0) c.lanes.record(o.on, c.events[events.id[I]]);
       if constexpr (I == exports_forward || I == exports_backward) {
         c.lanes.record(o.on, *side.event);
@@ -169,9 +171,13 @@ template <class S, form F, int Forward, int Backward, class Tensors, class Lanes
       }
     }
   }
+  template <int... I> STRETTO_ALWAYS_INLINE static void run_rows(context& c, std::integer_sequence<int, I...>) {
+    using expand = int[];
+    (void)expand{0, (step<I>(c), 0)...};
+  }
   static void run(context& c) {
-    each<0, table::size>([&c](auto i) STRETTO_INLINE_LAMBDA { step<decltype(i)::value>(c); });
-    c.releases += number<table::size>;
+    run_rows(c, std::make_integer_sequence<int, table::size>{});
+    c.releases += table::size - ports;
   }
 };
 
