@@ -30,7 +30,7 @@ THIRD_PARTY = {
     "torch_cuda": r"(torch|ATen|c10)/.*|cuda_runtime(_api)?\.h|cuda\.h",
     "torch": r"(torch|ATen|c10)/(?!.*cuda/|csrc/distributed/).*",
     "c10d": r"torch/csrc/distributed/.*|gloo/.*|(ATen|c10)/(?!cuda/).*",
-    "cuda": r"cuda_runtime(_api)?\.h|cuda\.h",
+    "cuda": r"cuda_runtime(_api)?\.h|cuda\.h|nvtx3/nvToolsExt\.h",
     "nccl": r"nccl\.h|cuda_runtime(_api)?\.h",
     "cublas": r"cublas(_v2|Lt)?\.h|cuda_runtime(_api)?\.h",
 }

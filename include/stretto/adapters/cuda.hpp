@@ -1,0 +1,9 @@
+#pragma once
+
+#if !__has_include(<cuda_runtime_api.h>)
+#error "stretto/adapters/cuda.hpp needs <cuda_runtime_api.h>: add the include folder of a CUDA toolkit"
+#endif
+
+/// Lanes that are CUDA streams, and rows between ranks that share a GPU.
+#include <stretto/adapters/cuda/lanes.hpp>
+#include <stretto/adapters/cuda/staged_exchange.hpp>

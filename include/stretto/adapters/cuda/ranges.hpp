@@ -1,0 +1,43 @@
+#pragma once
+
+#include <stretto/timeline.hpp>
+
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#define STRETTO_HAS_NVTX 1
+#else
+#define STRETTO_HAS_NVTX 0
+#endif
+
+namespace stretto {
+inline namespace v0 {
+namespace cuda {
+
+/// Whether `op_range` does anything: the toolkit has NVTX.
+inline constexpr bool has_ranges = STRETTO_HAS_NVTX;
+
+/// What the host issues as long as it lives is shown in profilers as the op, `I.mlp L3 mb2`.
+class op_range {
+public:
+  op_range(bool shown, op_label const& op) : shown_(shown) {
+#if STRETTO_HAS_NVTX
+    if (shown_) nvtxRangePushA(short_name(op).c_str());
+#else
+    static_cast<void>(op);
+#endif
+  }
+  ~op_range() {
+#if STRETTO_HAS_NVTX
+    if (shown_) nvtxRangePop();
+#endif
+  }
+  op_range(op_range const&) = delete;
+  op_range& operator=(op_range const&) = delete;
+
+private:
+  [[maybe_unused]] bool shown_;
+};
+
+} // namespace cuda
+} // namespace v0
+} // namespace stretto

@@ -1,0 +1,205 @@
+#pragma once
+
+#include <stretto/adapter.hpp>
+#include <stretto/adapters/cuda/follow.hpp>
+#include <stretto/adapters/cuda/handles.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace stretto {
+inline namespace v0 {
+namespace cuda {
+
+namespace detail {
+
+/// Two host buffers of one rank, used in turn: a peer may still fetch from one while the other is filled. All ranks of an
+/// exchange own it, since peers fetch from it.
+struct staging {
+  static constexpr std::size_t most_chunks = 8;
+
+  struct buffer {
+    pinned_buffer memory;
+    edge sent[most_chunks];           ///< the chunk lies in the buffer
+    cudaEvent_t handles[most_chunks]; ///< of `sent`, for the peers
+    edge fetched;                     ///< what came in with the call that used this buffer is there
+    std::vector<cudaEvent_t> readers; ///< of the peers that fetch from here
+  };
+  buffer buffers[2];
+
+  staging() {
+    for (auto& each : buffers)
+      for (std::size_t k = 0; k < most_chunks; ++k) each.handles[k] = each.sent[k].made();
+  }
+  staging(staging const&) = delete;
+  staging& operator=(staging const&) = delete;
+  ~staging() {
+    // Copies into the buffers may still run on a stream that is not ours.
+    for (auto& each : buffers)
+      for (auto const chunk : each.handles) static_cast<void>(cudaEventSynchronize(chunk));
+  }
+};
+
+/// What one rank tells another in one call: where the block for it lies and which events make it complete.
+struct posted_block {
+  std::byte const* buffer;
+  std::size_t first, bytes; ///< within the buffer
+  std::size_t chunk;        ///< its size
+  cudaEvent_t const* sent;  ///< one for each chunk
+  cudaEvent_t fetched;      ///< recorded when its poster has fetched what it gets in this call
+};
+
+} // namespace detail
+
+/// An all-to-all of device rows between ranks that are threads of one process and share a GPU: a `row_exchange` whose rows
+/// lie in device memory. Blocks go through pinned host memory by copy engines, both directions of the bus at once, so that
+/// no multiprocessor is taken from compute. The own block is copied beside them on the device.
+///
+/// A call only issues: it reads and writes behind what the current stream (`Current`) has done, and what that stream does
+/// next runs behind the call. The host threads of the ranks meet in every call, over `Ranks`, any exchange of host memory
+/// between threads of this process; it brings deadlines and failures.
+template <row_exchange Ranks, stream_follower Current = thread_stream> class staged_exchange {
+public:
+  /// Collective over the ranks.
+  explicit staged_exchange(Ranks ranks, Current current = {})
+      : ranks_(std::move(ranks)), current_(std::move(current)), size_(static_cast<std::size_t>(ranks_.ranks())),
+        me_(static_cast<std::size_t>(ranks_.rank())), own_staging_(std::make_shared<detail::staging>()), ones_(size_, 1),
+        first_(size_ + 1), to_(size_), from_(size_) {
+    std::vector<std::shared_ptr<detail::staging> const*> mine(size_, &own_staging_), theirs(size_);
+    ranks_.all_to_all(mine.data(), ones_.data(), theirs.data(), ones_.data(), sizeof(mine[0]));
+    for (auto const* each : theirs) stagings_.push_back(*each);
+    // Nobody goes on before all have taken their share.
+    std::vector<int> counts(size_);
+    ranks_.exchange_counts(ones_.data(), counts.data());
+  }
+  staged_exchange(staged_exchange const&) = delete;
+  staged_exchange& operator=(staged_exchange const&) = delete;
+
+  int rank() const { return ranks_.rank(); }
+  int ranks() const { return ranks_.ranks(); }
+  /// The exchange of host memory that this one stands on.
+  Ranks& host() { return ranks_; }
+  static constexpr bool rows_on_device() { return true; }
+
+  /// The counts lie in host memory.
+  void exchange_counts(int const* send_rows, int* counts) { ranks_.exchange_counts(send_rows, counts); }
+
+  void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows, std::size_t row_bytes) {
+    auto const* const out = static_cast<std::byte const*>(send);
+    auto* const in = static_cast<std::byte*>(receive);
+    cudaStream_t const here = current_.current();
+    place(send_rows, row_bytes);
+    std::size_t const own = static_cast<std::size_t>(send_rows[me_]) * row_bytes;
+    std::size_t own_place = 0;
+    for (std::size_t s = 0; s < me_; ++s) own_place += static_cast<std::size_t>(receive_rows[s]) * row_bytes;
+
+    begun_.record(here);
+    if (own > 0) {
+      begun_.wait(beside_.get());
+      copy(in + own_place, out + first_[me_], own, cudaMemcpyDeviceToDevice, beside_.get());
+      own_copied_.record(beside_.get());
+    }
+    auto& mine = own_staging_->buffers[turn_++ % 2];
+    std::size_t const chunk = send_out(mine, out, own, here);
+    if (own > 0) own_copied_.wait(here);
+    post(mine, own, chunk);
+    ranks_.all_to_all(to_.data(), ones_.data(), from_.data(), ones_.data(), sizeof(detail::posted_block));
+
+    for (std::size_t s = 0; s < size_; ++s) {
+      if (s == me_) continue;
+      if (from_[s].bytes != static_cast<std::size_t>(receive_rows[s]) * row_bytes)
+        throw std::invalid_argument("staged_exchange: rank " + std::to_string(s) + " sends " +
+                                    std::to_string(from_[s].bytes) + " bytes to rank " + std::to_string(me_) +
+                                    ", which expects " + std::to_string(receive_rows[s]) + " rows of " +
+                                    std::to_string(row_bytes));
+      if (first_[s + 1] > first_[s]) mine.readers.push_back(from_[s].fetched);
+    }
+    begun_.wait(arrivals_.get());
+    fetch(in, receive_rows, row_bytes);
+    mine.fetched.record(arrivals_.get());
+    mine.fetched.wait(here);
+  }
+
+private:
+  static constexpr std::size_t smallest_chunk = std::size_t{4} << 20;
+
+  static void copy(void* to, void const* from, std::size_t bytes, cudaMemcpyKind how, cudaStream_t on) {
+    check(cudaMemcpyAsync(to, from, bytes, how, on), "cudaMemcpyAsync");
+  }
+
+  /// Where the block for each rank begins in what is sent.
+  void place(int const* rows, std::size_t row_bytes) {
+    for (std::size_t d = 0; d < size_; ++d) {
+      if (rows[d] < 0) throw std::invalid_argument("staged_exchange: a negative number of rows");
+      first_[d + 1] = first_[d] + static_cast<std::size_t>(rows[d]) * row_bytes;
+    }
+  }
+
+  /// Fills the buffer with all blocks but the own one, which leaves no gap; returns the size of the chunks.
+  std::size_t send_out(detail::staging::buffer& mine, std::byte const* out, std::size_t own, cudaStream_t here) {
+    std::size_t const bytes = first_[size_] - own;
+    if (bytes > mine.memory.size()) {
+      for (auto const reader : mine.readers) check(cudaEventSynchronize(reader), "cudaEventSynchronize");
+      for (auto const& chunk : mine.sent) chunk.synchronize();
+      mine.memory.grow(std::max(bytes, 2 * mine.memory.size()));
+    } else {
+      for (auto const reader : mine.readers) check(cudaStreamWaitEvent(here, reader, 0), "cudaStreamWaitEvent");
+    }
+    mine.readers.clear();
+    std::size_t const chunk = std::max(smallest_chunk, (bytes + detail::staging::most_chunks - 1) / detail::staging::most_chunks);
+    std::size_t const gap = first_[me_];
+    for (std::size_t begin = 0, k = 0; begin < bytes; begin += chunk, ++k) {
+      std::size_t const end = std::min(bytes, begin + chunk);
+      std::size_t const middle = std::clamp(gap, begin, end);
+      if (middle > begin)
+        copy(mine.memory.data() + begin, out + begin, middle - begin, cudaMemcpyDeviceToHost, here);
+      if (end > middle)
+        copy(mine.memory.data() + middle, out + middle + own, end - middle, cudaMemcpyDeviceToHost, here);
+      mine.sent[k].record(here);
+    }
+    return chunk;
+  }
+
+  void post(detail::staging::buffer& mine, std::size_t own, std::size_t chunk) {
+    for (std::size_t d = 0; d < size_; ++d)
+      to_[d] = {mine.memory.data(), first_[d] - (d > me_ ? own : 0), d == me_ ? 0 : first_[d + 1] - first_[d], chunk,
+                mine.handles, mine.fetched.made()};
+  }
+
+  void fetch(std::byte* in, int const* rows, std::size_t row_bytes) {
+    for (std::size_t k = 0; k < detail::staging::most_chunks; ++k) {
+      std::byte* block = in;
+      for (std::size_t s = 0; s < size_; block += static_cast<std::size_t>(rows[s]) * row_bytes, ++s) {
+        auto const& from = from_[s];
+        if (s == me_ || from.bytes == 0) continue;
+        std::size_t const begin = std::max(from.first, k * from.chunk);
+        std::size_t const end = std::min(from.first + from.bytes, (k + 1) * from.chunk);
+        if (begin >= end) continue;
+        check(cudaStreamWaitEvent(arrivals_.get(), from.sent[k], 0), "cudaStreamWaitEvent");
+        copy(block + (begin - from.first), from.buffer + begin, end - begin, cudaMemcpyHostToDevice, arrivals_.get());
+      }
+    }
+  }
+
+  Ranks ranks_;
+  Current current_;
+  std::size_t const size_, me_;
+  std::shared_ptr<detail::staging> own_staging_;
+  std::vector<std::shared_ptr<detail::staging>> stagings_;
+  std::size_t turn_ = 0;
+  std::vector<int> ones_;
+  std::vector<std::size_t> first_;
+  std::vector<detail::posted_block> to_, from_;
+  edge begun_, own_copied_;
+  // Last, so that nothing runs on them any more when the buffers go.
+  stream arrivals_{urgency::high}, beside_{urgency::high};
+};
+
+} // namespace cuda
+} // namespace v0
+} // namespace stretto
