@@ -140,9 +140,9 @@ struct message {
 /// - `send(message, t)`: runs on a send lane, in plan order; may return before the other end has it.
 /// - `receive(message)`: runs on a receive lane, in the order of need; returns when the tensor is there.
 /// An empty tensor may be sent and arrives empty: a gradient that nothing flows into.
-template <class P> concept peer_adapter = requires(P& peers, message const& m, typename P::tensor const& t) {
+template <class A> concept peer_adapter = requires(A& peers, message const& m, typename A::tensor const& t) {
   peers.send(m, t);
-  { peers.receive(m) } -> std::same_as<typename P::tensor>;
+  { peers.receive(m) } -> std::same_as<typename A::tensor>;
 };
 
 /// The peers of a rank that is alone.
@@ -162,8 +162,8 @@ struct backend {
   backend(Tensors& t, Lanes& l) : tensors(t), lanes(l) {}
   backend(Tensors& t, Lanes& l, Peers& p) : tensors(t), lanes(l), peers(&p) {}
 };
-template <class T, class L> backend(T&, L&) -> backend<T, L>;
-template <class T, class L, class P> backend(T&, L&, P&) -> backend<T, L, P>;
+template <class Tensors, class Lanes> backend(Tensors&, Lanes&) -> backend<Tensors, Lanes>;
+template <class Tensors, class Lanes, class Peers> backend(Tensors&, Lanes&, Peers&) -> backend<Tensors, Lanes, Peers>;
 
 }  // namespace v0
 }  // namespace stretto
