@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/generators/catch_generators_range.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 
 namespace st = stretto::torch;
 using parameters = node_under_test::parameters;
@@ -265,6 +266,36 @@ TEST_CASE("a value passed on untouched", "[torch]") {
   auto root_gradient = random_tensor({4, 8}, at::kFloat, 3);
   adapter.backward(context, {&root, &root_gradient, nullptr, 1, &leaf, &gradient, 1});
   CHECK(same_bits(gradient, root_gradient));
+}
+
+TEST_CASE("released storage: backward without it works, backward that needs it is an error", "[torch]") {
+  st::tensors adapter;
+  auto w = weight("w", {8, 8}, at::kFloat, 1);
+  st::tensors::context writer, reader;
+  auto before = adapter.detach(random_tensor({4, 8}, at::kFloat, 2));
+  at::Tensor root, after, gradient, back;
+  {
+    auto const scope = adapter.forward_scope(writer);
+    root = st::linear(before, w);
+  }
+  auto const saved = GENERATE(0, 1, 2);
+  auto leaf = adapter.detach(root);
+  {
+    auto const scope = adapter.forward_scope(reader);
+    after = saved == 0 ? leaf + 1 : saved == 1 ? leaf * leaf : st::linear(leaf, w);
+  }
+  adapter.release(root);
+  CHECK_THROWS(root.const_data_ptr());
+  auto ones = at::ones_like(after);
+  stretto::gradient_request<at::Tensor> const request{&after, &ones, nullptr, 1, &leaf, &gradient, 1};
+  if (saved != 0) {
+    CHECK_THROWS_WITH(adapter.backward(reader, request), Catch::Matchers::ContainsSubstring("`saves`"));
+    return;
+  }
+  adapter.backward(reader, request);
+  adapter.backward(writer, {&root, &gradient, nullptr, 1, &before, &back, 1});
+  CHECK(same_bits(back, at::ones({4, 8}).mm(w.data().t())));
+  CHECK(w.main_grad().abs().max().item<float>() > 0);
 }
 
 TEST_CASE("an objective's gradient is one", "[torch]") {

@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include <concepts>
 #include <cstddef>
 #include <numeric>
 #include <stdexcept>
@@ -14,8 +15,15 @@ namespace stretto {
 inline namespace v0 {
 namespace torch {
 
-/// The all-to-all of expert parallelism for host tensors over any exchange of plain rows: an `expert_communicator`
-/// whose counts are exchanged before the rows. Experts lie on the ranks in order, `local_experts` on each.
+/// An exchange whose rows may lie in device memory. `host()` exchanges host memory, such as counts, among the same ranks.
+template <class E> concept device_row_exchange = row_exchange<E> && requires(E& exchange) {
+  { exchange.rows_on_device() } -> std::convertible_to<bool>;
+  exchange.host();
+};
+
+/// The all-to-all of expert parallelism over any exchange of plain rows: an `expert_communicator` whose counts are
+/// exchanged before the rows. Experts lie on the ranks in order, `local_experts` on each. Tensors are in host memory,
+/// unless the exchange moves rows of a device.
 template <row_exchange Exchange> class expert_parallel {
 public:
   using tensor = at::Tensor;
@@ -62,7 +70,7 @@ public:
     auto const experts = static_cast<std::size_t>(local_experts_);
     made.arrived_.resize(ranks * experts);
     std::vector<int> const one(ranks, 1);
-    exchange_.all_to_all(where.rows.data(), one.data(), made.arrived_.data(), one.data(), experts * sizeof(int));
+    host().all_to_all(where.rows.data(), one.data(), made.arrived_.data(), one.data(), experts * sizeof(int));
     made.sent_to_ = sums_of(where.rows, experts);
     made.received_from_ = sums_of(made.arrived_, experts);
     return exchange(rows, made.sent_to_, made.received_from_);
@@ -91,8 +99,19 @@ private:
                                 std::to_string(rows.size(0)) + " rows and " + std::to_string(experts) + " experts");
   }
 
+  auto& host() {
+    if constexpr (device_row_exchange<Exchange>) return exchange_.host();
+    else return exchange_;
+  }
+  bool on_device() const {
+    if constexpr (device_row_exchange<Exchange>) return exchange_.rows_on_device();
+    else return false;
+  }
+
   at::Tensor exchange(at::Tensor const& rows, std::vector<int> const& to, std::vector<int> const& from) {
-    if (!rows.device().is_cpu()) throw std::invalid_argument("expert_parallel: rows must be in host memory");
+    if (rows.device().is_cpu() == on_device())
+      throw std::invalid_argument(std::string("expert_parallel: rows must be in ") + (on_device() ? "device" : "host") +
+                                  " memory");
     auto const sent = rows.contiguous();
     auto sizes = rows.sizes().vec();
     sizes[0] = std::accumulate(from.begin(), from.end(), std::int64_t{0});

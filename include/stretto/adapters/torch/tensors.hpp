@@ -41,7 +41,7 @@ public:
 
   /// Before the backward of its writer a root is asked for its place in the graph, so only its storage goes: unless
   /// something else than the root and the leaf of one reader holds it, such as a view or an operation that hands its
-  /// input on.
+  /// input on. Whoever computes with it afterwards, because a phase saves more than it says, gets an error.
   void release(at::Tensor& root) const {
     if (!root.defined()) return;
     if (!root.grad_fn()) {
@@ -52,7 +52,9 @@ public:
     auto storage = root.storage();
     if (storage.use_count() > root_and_leaf + 1) return;  // one is `storage` itself
     storage.set_data_ptr_noswap(at::DataPtr(nullptr, root.device()));
-    storage.set_nbytes(0);
+    storage.unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_(
+        "a backward needs a value whose storage went back after its last forward reader: the phase that wrote it or "
+        "one that reads it must name it in its `saves`");
   }
 
   void add(at::Tensor& sum, at::Tensor const& term) const {
