@@ -79,7 +79,7 @@ def check(program: str, policy: str, ops: int, waits: int, length: float) -> Non
 def main() -> int:
     for policy, wanted in POLICIES.items():
         check(sys.argv[1], policy, *wanted)
-    assert "2 units" in plan(sys.argv[1], "--layer", "serial", "--costs", "unit"), "costs are not used"
+    assert "3 units" in plan(sys.argv[1], "--layer", "serial", "--costs", "unit"), "costs are not used"
     print(f"{len(POLICIES)} layer pairs are drawn as their programs say")
     return 0
 

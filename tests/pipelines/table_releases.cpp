@@ -1,0 +1,155 @@
+#include "lowered.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <algorithm>
+#include <random>
+
+using namespace stretto;
+using lowered::policy;
+
+namespace {
+
+/// From one write of a cell to the next: its users, the write that ends it (-1: none), and who gives it back.
+struct instance {
+  std::vector<std::size_t> users;
+  long next_write = -1;
+  lane owner = lane::compute;
+  bool cleared = false; ///< an op does it itself
+  bool passes = false; ///< leaves in a message, or is never used where it came in
+};
+
+/// The lives of a cell, from the definition: memory belongs to the lane that wrote it; what came in a message, to the lane of
+/// its last reader.
+std::vector<instance> lives_of(flat_table const& table, std::vector<lowered::use> const& uses) {
+  std::vector<instance> result;
+  bool arrived = false;
+  for (lowered::use const& one : uses) {
+    op const& o = table.ops[one.row];
+    if (!result.empty() && (one.reads || one.clears)) result.back().users.push_back(one.row);
+    if (!result.empty() && one.clears) result.back().cleared = true;
+    if (one.writes) {
+      if (!result.empty()) result.back().next_write = static_cast<long>(one.row);
+      result.push_back({});
+      result.back().users.push_back(one.row);
+      arrived = o.is_message();
+      result.back().owner = o.on;
+    } else if (arrived && !result.empty()) {
+      result.back().owner = o.on;
+    }
+  }
+  for (instance& life : result) life.passes = table.ops[life.users.back()].is_message();
+  return result;
+}
+
+/// The only metadata of the layers: the fourth value that a MoE layer writes.
+constexpr int routing = 8 + 3;
+
+bool holds_tensor(int cell) {
+  bool const value = cell < 4 || (cell >= 8 && cell < 24),
+             gradient = (cell >= 4 && cell < 8) || (cell >= 24 && cell < 46);
+  return value || gradient;
+}
+
+/// Whether storage may go back after `row` on its lane: whoever used it has finished by then.
+bool sound(flat_table const& table, lowered::before const& before, instance const& life, std::size_t row) {
+  return table.ops[row].on == life.owner &&
+         std::all_of(life.users.begin(), life.users.end(),
+                     [&](std::size_t user) { return user == row || before(user, row); });
+}
+
+struct counts {
+  long released = 0, at_end = 0, cleared = 0, overwritten = 0;
+};
+
+void check_releases(lowered::step const& step, int rank, counts& count) {
+  flat_table const& table = step.tables[static_cast<std::size_t>(rank)];
+  auto const all = static_cast<long>(table.ops.size());
+  lowered::before const before(table);
+  auto const uses = lowered::uses_of(table);
+  std::vector<release> const given = lowered::releases_of(step, rank);
+  // The layer that keeps its values at each point of the chain; none at the ends.
+  chain_layout const layout(step.all.facts(), rank, step.shapes[static_cast<std::size_t>(rank)]);
+  std::vector<int> types(static_cast<std::size_t>(layout.points()), -1);
+  for (int l = 0; l < step.shapes[static_cast<std::size_t>(rank)].size(); ++l)
+    types[static_cast<std::size_t>(layout.point(l))] = step.shapes[static_cast<std::size_t>(rank)][l].type;
+  REQUIRE(std::is_sorted(given.begin(), given.end(),
+                         [](release const& a, release const& b) { return a.row < b.row; }));
+  std::vector<std::vector<long>> rows(uses.size());
+  for (release const& one : given) {
+    REQUIRE(holds_tensor(one.cell));
+    REQUIRE(
+        (one.cell != routing || types[static_cast<std::size_t>(one.group) % types.size()] != lowered::moe));
+    rows[static_cast<std::size_t>(one.group) * 64 + static_cast<std::size_t>(one.cell)].push_back(one.row);
+  }
+  for (std::size_t cell = 0; cell < static_cast<std::size_t>(table.groups) * 64; ++cell) {
+    if (!holds_tensor(static_cast<int>(cell % 64))) continue;
+    if (cell % 64 == routing && types[cell / 64 % types.size()] == lowered::moe) continue;
+    std::size_t next = 0;
+    std::vector<instance> const lives = lives_of(table, uses[cell]);
+    for (instance const& life : lives) {
+      INFO("cell " << cell % 64 << " of group " << cell / 64 << ", written in row " << life.users.front());
+      if (life.cleared) {
+        ++count.cleared;
+        continue;
+      }
+      long const end = life.next_write < 0 ? all : life.next_write;
+      long earliest = -1;
+      for (long row = static_cast<long>(life.users.back()); row < end && earliest < 0 && !life.passes; ++row)
+        if (sound(table, before, life, static_cast<std::size_t>(row))) earliest = row;
+      bool const here = next < rows[cell].size() && rows[cell][next] < end;
+      if (earliest >= 0) {
+        REQUIRE(here);
+        long const row = rows[cell][next++];
+        REQUIRE(row == earliest);
+        // Not one op earlier on its lane.
+        long previous = row - 1;
+        while (previous >= 0 && table.ops[static_cast<std::size_t>(previous)].on != life.owner) --previous;
+        if (previous >= static_cast<long>(life.users.front()))
+          REQUIRE_FALSE(sound(table, before, life, static_cast<std::size_t>(previous)));
+        ++count.released;
+      } else if (life.next_write < 0) {
+        REQUIRE(next < rows[cell].size());
+        REQUIRE(rows[cell][next++] == all);
+        ++count.at_end;
+      } else {
+        // Writing over it gives it back, and comes after every user.
+        REQUIRE_FALSE(here);
+        for (std::size_t const user : life.users) {
+          auto const writer = static_cast<std::size_t>(life.next_write);
+          REQUIRE((user == writer || before(user, writer)));
+        }
+        ++count.overwritten;
+      }
+    }
+    REQUIRE(next == rows[cell].size());
+  }
+}
+
+} // namespace
+
+TEST_CASE("storage goes back once, at the first op of its lane that comes after every reader", "[tables]") {
+  std::mt19937 random(3);
+  counts count;
+  int const most = lowered::tries_every_size() ? 6 : 4;
+  for (int ranks = 1; ranks <= most; ++ranks) {
+    for (int const microbatches : {1, ranks + 1, 2 * ranks + 1}) {
+      lowered::each_pipeline(ranks, microbatches, [&](plan made) {
+        plan_facts const facts = made.facts();
+        if (facts.chunks > 2 && !lowered::tries_every_size()) return;
+        INFO(facts.name << ", " << ranks << " ranks, " << microbatches << " microbatches");
+        auto const inner = [&random](int) {
+          std::vector<int> types(1 + random() % 2, lowered::moe);
+          if (random() % 3 == 0) types.back() = lowered::dense;
+          return types;
+        };
+        lowered::step const step =
+            lowered::lower(std::move(made), policy::split, lowered::with_ends(facts, inner));
+        for (int rank = 0; rank < ranks; ++rank) check_releases(step, rank, count);
+      });
+    }
+  }
+  CHECK(count.released > 20000);
+  CHECK(count.at_end > 0);
+  CHECK(count.cleared > 0);
+}
