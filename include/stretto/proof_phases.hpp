@@ -2,6 +2,7 @@
 
 #include <stretto/slot.hpp>
 
+#include <cstdlib>
 #include <utility>
 
 /// Where the compiler first meets the code of the user's phases: right below the executor, since inside of the generated
@@ -51,8 +52,8 @@ template <class Model, member What, int I> struct phase_with {
   template <class Tensors> using view = io<Model, block, number, Tensors, What == member::backward_weight>;
 };
 
-/// Never defined: nothing of this runs.
-template <class T> T& some();
+/// Nothing of this runs. Defined all the same, since clang refuses an undefined one for types of an unnamed namespace.
+template <class T> T& some() { std::abort(); }
 
 template <class Model, class Tensors, int... I> void use_forward(std::integer_sequence<int, I...>) {
   (some<typename phase_with<Model, member::forward, I>::type>().forward(
