@@ -13,6 +13,11 @@ constexpr bool reads_from_outside(block_facts const& f, int leaf, int node) {
   return f.node_of[f.leaf_phase[leaf]] == node && !f.leaf_inside_node[leaf];
 }
 
+/// Whether the node reads input `i` and hands it on to the layer behind as it is.
+constexpr bool carries(block_facts const& f, int i, int node) {
+  return f.input_is_carried[i] && f.input_node[i] == node;
+}
+
 /// The chain value that root `v` becomes for the layer behind, or -1. Its storage is then that value's cell.
 constexpr int chain_of_root(block_facts const& f, chain_facts const& chain, int v) {
   return f.root_is_output[v] ? chain.find(f.root[v]) : -1;
@@ -28,6 +33,11 @@ constexpr access forward_access(block_facts const& f, chain_facts const& chain, 
   access a;
   for (int r = 0; r < f.leaves; ++r)
     if (reads_from_outside(f, r, node)) read_leaf(a, f, chain, r);
+  for (int i = 0; i < f.inputs; ++i)
+    if (carries(f, i, node)) {
+      a.carries |= cells::chain_value(chain.find(f.input[i]));
+      a.next_writes |= cells::boundary_forward;
+    }
   a.writes |= cells::context(node);
   for (int v = 0; v < f.roots; ++v) {
     if (f.node_of[f.root_writer[v]] != node) continue;
@@ -85,6 +95,8 @@ constexpr access input_gradient_access(block_facts const& f, chain_facts const& 
     else if (!f.root_is_metadata[v])
       a.writes |= cells::leaf_gradient(r);
   }
+  for (int i = 0; i < f.inputs; ++i)
+    if (carries(f, i, node)) a.next_reads |= cells::chain_gradient(chain.find(f.input[i]));
   return a;
 }
 

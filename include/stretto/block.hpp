@@ -148,6 +148,10 @@ template <class Phase> struct phase_holder {
 /// One layer: phases in forward order, with `Detach` where the autograd graph is cut. Values connect the phases by
 /// name. A value read before any phase of the block writes it comes from the layer before; a value written and not
 /// read afterwards goes to the layer behind. Derive a struct (`struct MoeLayer : Block<...> {};`) to keep names short.
+///
+/// `using carries = values<...>` in that struct lists values of the layer before that the block reads and passes on as they
+/// are, on the same storage: the output of the trunk, which a head and a multi-token prediction read one after the other.
+/// The gradient that the block gives back is its own part plus that of the layers behind.
 template <class... Items> struct Block {
   using phases = typename detail::without_cuts<detail::phase_list<>, Items...>::type;
   static constexpr block_facts describe() {
@@ -162,10 +166,27 @@ template <class B> concept block_type = requires {
   { B::describe() } -> std::same_as<block_facts>;
 };
 
+namespace detail {
+
+/// A value is carried if some phase reads it from the layer before and none writes it anew.
+template <class... V> constexpr void carry_all(block_facts& f, values<V...>) {
+  type_id const carried[] = {id_of<V>()..., 0};
+  for (int k = 0; k < static_cast<int>(sizeof...(V)); ++k) {
+    int const i = f.find_input(carried[k]);
+    if (i < 0 || f.find_root(carried[k]) >= 0)
+      f.carried_wrongly = k;
+    else
+      f.input_is_carried[i] = true;
+  }
+}
+
+}  // namespace detail
+
 template <class B> struct dataflow_of {
   static constexpr block_facts value = [] {
     block_facts f = B::describe();
     f.name = detail::name_of_type<B>();
+    if constexpr (requires { typename B::carries; }) detail::carry_all(f, typename B::carries{});
     return f;
   }();
 };

@@ -60,6 +60,7 @@ constexpr diagnosis check_block(block_facts const& f, int block) {
   if (f.written_twice >= 0) return {fault::written_twice, -1, -1, f.written_twice, block};
   if (f.input_of_two_nodes >= 0)
     return {fault::input_of_two_nodes, -1, -1, f.find_leaf_of_input(f.input[f.input_of_two_nodes]), block};
+  if (f.carried_wrongly >= 0) return {fault::carried_wrongly, -1, -1, f.carried_wrongly, block};
   return {};
 }
 

@@ -48,9 +48,11 @@ struct block_facts {
   detail::text input_name[max_carried] = {};
   int input_node[max_carried] = {};  ///< the node that reads it
   bool input_is_metadata[max_carried] = {};
+  bool input_is_carried[max_carried] = {};  ///< the layer behind finds it where this one does
 
   int written_twice = -1;       ///< root, or -1
   int input_of_two_nodes = -1;  ///< input, or -1
+  int carried_wrongly = -1;     ///< place in the block's list of carried values, or -1
   bool too_large = false;       ///< more phases, values or reads than the tables hold
 
   constexpr int find_root(detail::type_id id) const {
@@ -66,6 +68,11 @@ struct block_facts {
   constexpr int find_leaf(int phase, detail::type_id id) const {
     for (int r = 0; r < leaves; ++r)
       if (leaf_phase[r] == phase && (leaf_root[r] >= 0 ? root[leaf_root[r]] : input[leaf_input[r]]) == id) return r;
+    return -1;
+  }
+  constexpr int find_input(detail::type_id id) const {
+    for (int i = 0; i < inputs; ++i)
+      if (input[i] == id) return i;
     return -1;
   }
   constexpr int find_leaf_of_input(detail::type_id id) const {

@@ -73,6 +73,9 @@ template <class Subject, class... Facts> struct mixed_backward {
 template <class Subject, class... Facts> struct needs_autograd {
   static_assert(never<Subject>, STRETTO_E21);
 };
+template <class Subject, class... Facts> struct carried_wrongly {
+  static_assert(never<Subject>, STRETTO_E24);
+};
 
 }  // namespace error
 

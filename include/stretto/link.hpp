@@ -37,12 +37,12 @@ struct needs {
 };
 
 /// Follows the cells through a table in issue order and says for each op what it must come after: the writer of what it
-/// reads, the writer and the readers of what it writes or gives back. `parameters` accumulator cells lie behind the
-/// groups, eight for each layer.
+/// reads, the writer and the readers of what it writes or gives back. Accumulator cells lie behind the groups, eight for
+/// each layer.
 class hazards {
  public:
   constexpr hazards(op const* ops, int groups, int layers)
-      : ops_(ops), accumulators_(groups * 64LL), state_(groups * 64LL + layers * 8LL) {}
+      : ops_(ops), accumulators_(groups * 64LL), state_(groups * 64LL + layers * 8LL), home_(groups * 4LL) {}
 
   constexpr needs before(int i) const {
     op const& o = ops_[i];
@@ -50,7 +50,7 @@ class hazards {
     for (int side = 0; side < 2; ++side) {
       access_side const a = side_of(o, side);
       for (cell_set m = a.reads; m != 0; m &= m - 1) {
-        long long const cell = a.base + std::countr_zero(m);
+        long long const cell = home(a.base + std::countr_zero(m));
         cell_state const& s = state_.data[cell];
         if (s.writer < 0) {
           if (n.unwritten < 0) n.unwritten = cell;
@@ -60,7 +60,7 @@ class hazards {
           raise(n, s.writer, cell);
         }
       }
-      for (cell_set m = a.writes | a.clears; m != 0; m &= m - 1) overwrite(n, a.base + std::countr_zero(m));
+      for (cell_set m = a.writes | a.clears; m != 0; m &= m - 1) overwrite(n, home(a.base + std::countr_zero(m)));
     }
     if (o.touches.accumulates) overwrite(n, accumulator_of(o));
     return n;
@@ -68,15 +68,19 @@ class hazards {
 
   constexpr void run(int i) {
     op const& o = ops_[i];
+    for (cell_set m = o.touches.carries; m != 0; m &= m - 1) {
+      int const chain = std::countr_zero(m);
+      home_.data[o.next_group * 4LL + chain] = home(o.group * 64LL + chain) + 1;
+    }
     int const on = index_of(o.on);
     for (int side = 0; side < 2; ++side) {
       access_side const a = side_of(o, side);
-      for (cell_set m = a.reads; m != 0; m &= m - 1) state_.data[a.base + std::countr_zero(m)].reader[on] = i;
+      for (cell_set m = a.reads; m != 0; m &= m - 1) state_.data[home(a.base + std::countr_zero(m))].reader[on] = i;
       for (cell_set m = a.writes | a.clears; m != 0; m &= m - 1) {
         cell_state s;
         s.writer = i;
         s.cleared = (a.clears & m & (~m + 1)) != 0;
-        state_.data[a.base + std::countr_zero(m)] = s;
+        state_.data[home(a.base + std::countr_zero(m))] = s;
       }
     }
     if (o.touches.accumulates) {
@@ -96,6 +100,12 @@ class hazards {
     return side == 0 ? access_side{o.group * 64LL, a.reads, a.writes, a.clears}
                      : access_side{o.next_group * 64LL, a.next_reads, a.next_writes, a.next_clears};
   }
+  /// Where a cell lies: a carried value (cells 0 to 3) still lies where it was written.
+  constexpr long long home(long long cell) const {
+    if ((cell & 60) != 0) return cell;
+    long long const behind = home_.data[cell / 64 * 4 + (cell & 3)];
+    return behind == 0 ? cell : behind - 1;
+  }
   constexpr long long accumulator_of(op const& o) const { return accumulators_ + o.layer * 8LL + o.node; }
 
   constexpr void raise(needs& n, int earlier, long long cell) const {
@@ -112,6 +122,7 @@ class hazards {
   op const* ops_;
   long long accumulators_;
   scratch<cell_state> state_;
+  scratch<long long> home_;  ///< of chain values that are carried, plus one; 0: where the group says
 };
 
 /// What each op has seen: per lane, how many ops of that lane are known to have run (vector clocks).

@@ -192,6 +192,12 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
         state.leaf_gradient[leaf] = tensor{};
       }
     });
+    // What is carried has readers behind this layer: their sum comes last, as for the layer that writes the value.
+    each<0, facts::value.inputs>([this](auto i) STRETTO_INLINE_LAMBDA {
+      constexpr int input = decltype(i)::value;
+      constexpr int c = chain::value.find(facts::value.input[input]);
+      if constexpr (carries(facts::value, input, Node)) tensors.add(state.gradient[c], next.gradient[c]);
+    });
   }
   STRETTO_ALWAYS_INLINE void end_graph() const {
     each<at.first_root, at.end_root>([this](auto v) STRETTO_INLINE_LAMBDA {

@@ -25,10 +25,12 @@ constexpr cell_set pending(int node) { return one(56 + node); }  ///< what I kee
 }  // namespace cells
 
 /// The cells that an op touches: in the group of its own layer, and in that of the layer behind it. Cleared cells are
-/// given back by the op: nothing may read them until they are written again.
+/// given back by the op: nothing may read them until they are written again. A carried chain value is passed on as it is:
+/// from then on the cell of the layer behind is another name for the cell of this layer.
 struct access {
   cell_set reads = 0, writes = 0, clears = 0;
   cell_set next_reads = 0, next_writes = 0, next_clears = 0;
+  cell_set carries = 0;
   bool accumulates = false;  ///< adds to the parameter gradients of its node: order matters, microbatches ascend
 };
 

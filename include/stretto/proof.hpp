@@ -178,6 +178,10 @@ template <class S> struct verdict<S, fault::written_twice> {
 template <class S> struct verdict<S, fault::input_of_two_nodes> {
   static_assert(sizeof(error::input_of_two_nodes<at_block<S>, at_leaf<S>>));
 };
+template <class S> struct verdict<S, fault::carried_wrongly> {
+  static_assert(sizeof(
+      error::carried_wrongly<at_block<S>, typename value_at<fault_in<S>::value.d.cell, typename at_block<S>::carries>::type>));
+};
 template <class S> struct verdict<S, fault::never_produced> {
   static_assert(sizeof(error::never_produced<at_block<S>, at_leaf<S>>));
 };

@@ -80,6 +80,9 @@ class release_planner {
   template <class Skip> void collect(Skip&& skip) {
     ending_.assign(static_cast<unsigned>(count_), {});
     std::vector<life> now(static_cast<unsigned>(groups_) * 64U);
+    // A carried value lives on under the name that the layer behind has for it.
+    std::vector<life*> chain_value(static_cast<unsigned>(groups_) * 4U);
+    for (unsigned place = 0; place < chain_value.size(); ++place) chain_value[place] = &now[place / 4 * 64 + place % 4];
     auto close = [&](life& l) {
       // What only passes through stays until the next one comes in: no op of ours runs behind a message.
       if (l.open && !l.cleared) (ops_[l.end].is_message() ? passing_ : ending_[static_cast<unsigned>(l.end)]).push_back(l);
@@ -89,7 +92,8 @@ class release_planner {
       for (; set != 0; set &= set - 1) {
         int const cell = std::countr_zero(set);
         if ((!is_value_cell(cell) && !is_gradient_cell(cell)) || skip(group, cell)) continue;
-        life& l = now[static_cast<unsigned>(group) * 64U + static_cast<unsigned>(cell)];
+        unsigned const g = static_cast<unsigned>(group), c = static_cast<unsigned>(cell);
+        life& l = cell < 4 ? *chain_value[g * 4U + c] : now[g * 64U + c];
         if (how == 1) {
           close(l);
           l.open = true;
@@ -106,6 +110,11 @@ class release_planner {
     };
     for (int i = 0; i < count_; ++i) {
       access const& a = ops_[i].touches;
+      for (cell_set set = a.carries; set != 0; set &= set - 1) {
+        unsigned const c = static_cast<unsigned>(std::countr_zero(set));
+        chain_value[static_cast<unsigned>(ops_[i].next_group) * 4U + c] =
+            chain_value[static_cast<unsigned>(ops_[i].group) * 4U + c];
+      }
       touch(i, ops_[i].group, a.reads, 0);
       touch(i, ops_[i].next_group, a.next_reads, 0);
       touch(i, ops_[i].group, a.writes, 1);

@@ -65,6 +65,9 @@
   "next_chunk()"
 #define STRETTO_E23 \
   "stretto[E23]: this pipeline cannot serve so few microbatches; give it at least its min_microbatches"
+#define STRETTO_E24 \
+  "stretto[E24]: a block carries a value that it writes itself, or that none of its phases reads; leave it out of " \
+  "carries, or read it under that name"
 
 namespace stretto {
 inline namespace v0 {
@@ -94,6 +97,7 @@ enum class fault : unsigned char {
   needs_autograd,
   wrong_chunks,
   too_few_microbatches,
+  carried_wrongly,
 };
 
 struct rule {
@@ -127,6 +131,7 @@ inline constexpr rule rules[] = {
     {fault::needs_autograd, "needs_autograd", "E21", STRETTO_E21},
     {fault::wrong_chunks, "wrong_chunks", "E22", STRETTO_E22},
     {fault::too_few_microbatches, "too_few_microbatches", "E23", STRETTO_E23},
+    {fault::carried_wrongly, "carried_wrongly", "E24", STRETTO_E24},
 };
 
 constexpr rule const& rule_of(fault what) {

@@ -96,13 +96,16 @@ template <class Model, class Tensors> class state_store {
     places_[static_cast<unsigned>(s * layout_.points() + layout_.point(l))] =
         &std::get<K>(storage_)[static_cast<unsigned>(s) * same.size() + index];
   }
-  /// The layer behind reads where this one writes.
+  /// The layer behind reads where this one writes, or reads itself what it carries. Layers come in order.
   template <int K> void hand_over(int l, int s) {
     constexpr block_facts const& f = dataflow_of<typename Model::template block<K>>::value;
     auto& state = static_cast<slot<Model, K, Tensors>&>(at(layout_.point(l), s));
     for (int v = 0; v < f.roots; ++v)
       if (int const c = chain_of<Model>::value.find(f.root[v]); c >= 0 && f.root_is_output[v])
         at(layout_.next_point(l), s).value[c] = &state.root[v];
+    for (int i = 0; i < f.inputs; ++i)
+      if (int const c = chain_of<Model>::value.find(f.input[i]); f.input_is_carried[i])
+        at(layout_.next_point(l), s).value[c] = state.value[c];
   }
 
   layer_list<Model>& layers_;

@@ -43,6 +43,8 @@ void walk_forward(layer<typename Model::template block<K>>& phases, slot<Model, 
   detail::walk_phases(phases, state, index, microbatch, std::make_integer_sequence<int, facts::value.phases>{});
   for (int v = 0; v < f.roots; ++v)
     if (int const c = chain.find(f.root[v]); c >= 0 && f.root_is_output[v]) next.value[c] = &state.root[v];
+  for (int i = 0; i < f.inputs; ++i)
+    if (int const c = chain.find(f.input[i]); f.input_is_carried[i]) next.value[c] = state.value[c];
 }
 
 }  // namespace v0
