@@ -105,6 +105,7 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
         sent_events_(std::make_unique<event[]>(static_cast<unsigned>(2 * slots_ * layout_.chunks()))),
         forward_ports_(static_cast<unsigned>(slots_)),
         backward_ports_(forward_ports_) {
+    make_sides();
     make_releases();
   }
 
@@ -197,14 +198,18 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
     for_each_body(c, layers_, [&](body_call const& one) {
       int f_type = -1, b_type = -1;
       if (one.forward_layer >= 0) {
-        body.f = side(one.forward_layer, p.forward_slot, c.forward_microbatch, true);
-        body.f.leaves = layout_.is_last_of_chunk(one.forward_layer) ? f_leaves : nullptr;
-        f_type = layers_[one.forward_layer].type;
+        made_side const& made = sides_[side_number(one.forward_layer, p.forward_slot, true)];
+        body.f = made.side;
+        body.f.microbatch = c.forward_microbatch;
+        body.f.leaves = made.ends_chunk ? f_leaves : nullptr;
+        f_type = made.type;
       }
       if (one.backward_layer >= 0) {
-        body.b = side(one.backward_layer, p.backward_slot, c.backward_microbatch, false);
-        body.b.leaves = layout_.is_first_of_chunk(one.backward_layer) ? b_leaves : nullptr;
-        b_type = layers_[one.backward_layer].type;
+        made_side const& made = sides_[side_number(one.backward_layer, p.backward_slot, false)];
+        body.b = made.side;
+        body.b.microbatch = c.backward_microbatch;
+        body.b.leaves = made.ends_chunk ? b_leaves : nullptr;
+        b_type = made.type;
       }
       run_body(one.what, body, f_type, b_type);
     });
@@ -218,10 +223,24 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
     }
   }
 
-  typename context::side side(int layer, int slot, int microbatch, bool forward) {
-    return {states_.phases(layer),       &states_.at(layout_.point(layer), slot), &states_.at(layout_.next_point(layer), slot),
-            &port_of(forward, slot),     &port_event(forward, slot),              nullptr,
-            layer,                       microbatch};
+  /// A side of a body but for the microbatch: where everything lies, looked up once.
+  struct made_side {
+    typename context::side side;
+    int type;
+    bool ends_chunk;  ///< what it hands over may leave the rank
+  };
+  unsigned side_number(int layer, int slot, bool forward) const {
+    return static_cast<unsigned>((slot * layers_.size() + layer) * 2 + forward);
+  }
+  void make_sides() {
+    for (int slot = 0; slot < slots_; ++slot)
+      for (int layer = 0; layer < layers_.size(); ++layer)
+        for (bool const forward : {false, true})
+          sides_.push_back({{states_.phases(layer), &states_.at(layout_.point(layer), slot),
+                             &states_.at(layout_.next_point(layer), slot), &port_of(forward, slot),
+                             &port_event(forward, slot), nullptr, layer, 0},
+                            layers_[layer].type,
+                            forward ? layout_.is_last_of_chunk(layer) : layout_.is_first_of_chunk(layer)});
   }
 
   // Compares and direct calls: nothing indirect between the plan and the bodies.
@@ -269,6 +288,7 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
   detail::give_back<tensor> const* const* next_release_ = nullptr;
   std::unique_ptr<event[]> body_events_, port_events_, sent_events_;
   std::vector<port> forward_ports_, backward_ports_;
+  std::vector<made_side> sides_;
 };
 
 template <class S, class T, class L, class P>

@@ -54,8 +54,8 @@ template <class Model, class Tensors> class state_store {
     return inside(point, here, cell, types{});
   }
 
-  /// Empties every state, as after a step that ended early.
-  void give_back() { make(types{}); }
+  /// Empties every state where it lies, as after a step that ended early.
+  void give_back() { empty(types{}); }
 
  private:
   template <int... K>
@@ -77,6 +77,20 @@ template <class Model, class Tensors> class state_store {
     ((std::get<K>(storage_) = std::vector<slot<Model, K, Tensors>>(n * layers_.template of_type<K>().size())), ...);
     ends_ = std::vector<boundary<tensor>>(n * points);
     received_ = std::vector<arrival>(n * static_cast<unsigned>(layout_.chunks()));
+    join(std::integer_sequence<int, K...>{});
+  }
+  template <int... K> void empty(std::integer_sequence<int, K...>) {
+    auto const each_of = [](auto& states) {
+      for (auto& state : states) state = {};
+    };
+    (each_of(std::get<K>(storage_)), ...);
+    each_of(ends_);
+    each_of(received_);
+    join(std::integer_sequence<int, K...>{});
+  }
+  /// Tells everyone where its neighbours are.
+  template <int... K> void join(std::integer_sequence<int, K...>) {
+    unsigned const n = static_cast<unsigned>(slots_), points = static_cast<unsigned>(layout_.points());
     places_.assign(n * points, nullptr);
     phases_.assign(static_cast<unsigned>(layers_.size()), nullptr);
     for (unsigned i = 0; i < n * points; ++i) places_[i] = &ends_[i];
