@@ -191,15 +191,25 @@ template <class B> struct dataflow_of {
   }();
 };
 
-/// The phases of one layer of block type `B`, with their parameters.
-template <class B, class Phases = typename B::phases> class layer;
-template <class B, class... P> class layer<B, detail::phase_list<P...>> : detail::phase_holder<P>... {
+namespace detail {
+
+template <class Phases> class layer_of;
+template <class... P> class layer_of<phase_list<P...>> : phase_holder<P>... {
  public:
-  explicit layer(P... phases) : detail::phase_holder<P>{std::move(phases)}... {}
-  template <class Phase> Phase& phase() { return detail::phase_holder<Phase>::phase; }
-  template <int I> auto& at() { return phase<typename detail::nth<I, P...>::type>(); }
+  explicit layer_of(P... phases) : phase_holder<P>{std::move(phases)}... {}
+  template <class Phase> Phase& phase() { return phase_holder<Phase>::phase; }
+  template <int I> auto& at() { return phase<typename nth<I, P...>::type>(); }
   /// Calls `f` with every phase, in forward order.
   template <class F> void for_each_phase(F&& f) { (f(phase<P>()), ...); }
+};
+
+}  // namespace detail
+
+/// The phases of one layer of block type `B`, with their parameters: `layer<B>(phases...)`, `phase<Phase>()`,
+/// `for_each_phase(f)`. The list of phases is in a base, for short names.
+template <class B> class layer : public detail::layer_of<typename B::phases> {
+ public:
+  using detail::layer_of<typename B::phases>::layer_of;
 };
 
 /// The block types of a model, dense, MoE, embedding, head and so on, in any order; which layers there are and in which

@@ -2,6 +2,7 @@
 
 #include <stretto/check.hpp>
 
+#include <type_traits>
 #include <vector>
 
 /// Where storage goes back. The program knows the last reader of everything, so nothing has to be watched while it runs.
@@ -27,6 +28,21 @@ class release_planner {
 
   /// `skip(group, cell)`: cells that hold no tensor.
   template <class Skip> std::vector<release> plan(Skip&& skip) {
+    // One copy of the code for all callables, and short names in it.
+    return plan_cells({[](void* of, int group, int cell) -> bool {
+                         return (*static_cast<std::remove_reference_t<Skip>*>(of))(group, cell);
+                       },
+                       &skip});
+  }
+
+ private:
+  struct cells_left_out {
+    bool (*call)(void* of, int group, int cell);
+    void* of;
+    bool operator()(int group, int cell) const { return call(of, group, cell); }
+  };
+
+  std::vector<release> plan_cells(cells_left_out skip) {
     collect(skip);
     detail::clocks clock(ops_, count_);
     std::vector<release> found;
@@ -62,7 +78,6 @@ class release_planner {
     return found;
   }
 
- private:
   static bool writes(op const& o, int group, int cell) {
     return (group == o.group && (o.touches.writes & cells::one(cell)) != 0) ||
            (group == o.next_group && (o.touches.next_writes & cells::one(cell)) != 0);
@@ -77,7 +92,7 @@ class release_planner {
     int last[lane_count] = {-1, -1, -1, -1, -1, -1, -1, -1};
   };
 
-  template <class Skip> void collect(Skip&& skip) {
+  void collect(cells_left_out skip) {
     ending_.assign(static_cast<unsigned>(count_), {});
     std::vector<life> now(static_cast<unsigned>(groups_) * 64U);
     // A carried value lives on under the name that the layer behind has for it.
