@@ -62,6 +62,8 @@ std::string draw_svg(phase_replay const& one, layer_costs const& costs) {
     if (std::any_of(one.tables.begin(), one.tables.end(), in))
       x = to.entry(x, 56, look_of(what), look_of(what).name);
   }
+  if (one.facts.chunks > 1)
+    to.entry(x, 56, forward_look, one.facts.chunks == 2 ? "second chunk" : "odd chunks", true);
   for (int rank = 0; rank < one.facts.ranks; ++rank) {
     auto const at = static_cast<std::size_t>(rank);
     double const y = top + row_step * rank;

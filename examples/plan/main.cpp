@@ -149,7 +149,7 @@ std::string answer(options given) {
   if (given.format == "mermaid") return draw_mermaid(one);
   if (given.format == "svg") return draw_svg(one);
   if (given.format == "trace") return draw_trace(one);
-  if (given.format.empty() && !given.costs.empty()) return report_table(report_of(one), costs);
+  if (given.format.empty() && !given.costs.empty()) return report_table(one);
   return draw_text(one);
 }
 

@@ -111,6 +111,8 @@ std::string report_table(report const& one, layer_costs const& costs) {
          table(rows);
 }
 
+std::string report_table(picture const& one) { return report_table(report_of(one), one.costs); }
+
 std::string report_json(report const& one, layer_costs const& costs) {
   ordered_json ranks = ordered_json::array();
   for (std::size_t rank = 0; rank < one.ranks.size(); ++rank) {

@@ -23,6 +23,7 @@ report report_of(phase_replay const& one);
 
 /// As an aligned table: one row per rank.
 std::string report_table(report const& one, layer_costs const& costs);
+std::string report_table(picture const& one);
 /// The same as JSON.
 std::string report_json(report const& one, layer_costs const& costs);
 
