@@ -31,7 +31,7 @@ template <template <class> class Wrap> struct HeadLayer : st::Block<Wrap<Head>> 
 template <class Comm, template <class> class Wrap = plain>
 struct Model : st::Blocks<EmbedLayer<Wrap>, MoeLayer<Comm, Wrap>, DenseLayer<Wrap>, HeadLayer<Wrap>> {};
 
-/// The layers of one rank from a picture: E embedding, M mixture of experts, D dense, H head. Parameters that several ranks
+/// The layers of one rank from a picture: E embedding, M mixture of experts, D dense, H head, `|` between chunks. Parameters that several ranks
 /// have start the same on each, and an expert starts the same wherever it lives.
 template <class Comm, template <class> class Wrap = plain> class network {
  public:
@@ -63,7 +63,8 @@ template <class Comm, template <class> class Wrap = plain> class network {
           break;
         }
         case 'H': add<HeadLayer<Wrap>>(Wrap<Head>(make(of.hidden, of.vocabulary), data)); break;
-        default: throw std::invalid_argument("a layer is one of E, M, D, H");
+        case '|': layers.next_chunk(); break;
+        default: throw std::invalid_argument("a picture of layers is made of E, M, D, H and |");
       }
     }
   }

@@ -1,0 +1,156 @@
+#include "array/book.hpp"
+
+#include "support/toy_train.hpp"
+
+#include <stretto/pipelines/all.hpp>
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <cstdio>
+
+using namespace memory_test;
+
+namespace {
+
+template <class S> std::vector<watched_step> watch_all(int ranks, std::string const& picture, int microbatches) {
+  std::vector<watched_step> all(static_cast<std::size_t>(ranks));
+  host::group group(ranks);
+  group.run([&](int rank) { all[static_cast<std::size_t>(rank)] = watch<S>(group, rank, picture, microbatches); });
+  return all;
+}
+
+template <class... Policies> void table_tells_what_lives(std::vector<std::string> const& pictures) {
+  for (int const ranks : {1, 2, 3})
+    for (std::string const& picture : pictures)
+      for (int const microbatches : {1, 2, 5}) {
+        CAPTURE(ranks, picture, microbatches);
+        for (watched_step const& rank : watch_all<Schedule<Model, Policies...>>(ranks, picture, microbatches)) {
+          CHECK(rank.measured == rank.expected);
+          CHECK(rank.measured.size() == rank.table.ops.size());
+          CHECK(rank.left == 0);
+        }
+      }
+}
+
+std::vector<std::string> const mixes = {"EH", "EMH", "EDH", "EMDMH", "EDMMDH"};
+
+/// A tensor adapter that keeps what it should give back.
+class hoarding : public array::tensors {
+ public:
+  void release(tensor&) const {}
+};
+
+std::size_t most(std::vector<std::size_t> const& of) { return *std::max_element(of.begin(), of.end()); }
+
+}  // namespace
+
+TEST_CASE("after every op lives what the table says", "[array][memory]") {
+  table_tells_what_lives<Serial>(mixes);
+  table_tells_what_lives<TwoStream1F1B>(mixes);
+  table_tells_what_lives<TwoStream1F1B, SplitDW>(mixes);
+  table_tells_what_lives<Serial, SplitDW>({"EMDMH"});
+  table_tells_what_lives<TwoStream1F1B, SplitDW, toy::LateWeights>({"EMDMH"});
+  table_tells_what_lives<TwoStream1F1B, SplitDW, toy::CrossedChunks>({"EM|DMH", "EMD|MH"});
+}
+
+TEST_CASE("a late release, or none, shows", "[array][memory]") {
+  using S = Schedule<Model, TwoStream1F1B, SplitDW>;
+  host::group group(1);
+  CHECK(watch<S>(group, 0, "EMMH", 3).measured == watch<S>(group, 0, "EMMH", 3).expected);
+  watched_step const late = watch<S>(group, 0, "EMMH", 3, 1);
+  CHECK(late.measured != late.expected);
+  watched_step const never = watch<S, hoarding>(group, 0, "EMMH", 3);
+  CHECK(never.measured != never.expected);
+}
+
+TEST_CASE("storage goes back as early as its lane can know", "[array][memory]") {
+  auto check = []<class S>(S, char const* policy) {
+    for (std::string const& picture : mixes) {
+      CAPTURE(picture);
+      watched_step const step = watch_all<S>(1, picture, 6)[0];
+      release_counts const& found = step.releases;
+      if (picture == "EDMMDH")
+        std::printf("%-22s of %d releases %d at the optimum, %d of these with the last use itself, else %.1f ops behind it; "
+                    "%d when the step has drained\n",
+                    policy, found.all, found.at_optimum, found.at_last_use,
+                    static_cast<double>(found.rows_behind_last_use) / std::max(1, found.at_optimum - found.at_last_use),
+                    found.at_drain);
+      CHECK(found.later_than_optimum == 0);
+      CHECK(found.at_optimum + found.at_drain == found.all);
+      // Only what the last backward dispatch and combine of the step wrote, which compute reads after them.
+      bool const has_experts = picture.find('M') != std::string::npos;
+      CHECK(found.at_drain <= (has_experts ? 5 : 0));
+      for (release const& r : step.planned) {
+        if (r.row < static_cast<int>(step.table.ops.size())) continue;
+        auto const last = std::find_if(step.table.ops.rbegin(), step.table.ops.rend(),
+                                       [&r](op const& o) { return touches(o, r, true); });
+        CHECK(last->on == lane::comm);
+        CHECK(last->microbatch == 5);
+      }
+    }
+  };
+  check(Schedule<Model, Serial>{}, "Serial");
+  check(Schedule<Model, TwoStream1F1B>{}, "TwoStream1F1B");
+  check(Schedule<Model, TwoStream1F1B, SplitDW>{}, "TwoStream1F1B, SplitDW");
+}
+
+TEST_CASE("weight gradients wait within their pair", "[array][memory]") {
+  flat_table const table = watch_all<Schedule<Model, TwoStream1F1B, SplitDW>>(1, "EMDMMH", 6)[0].table;
+  std::vector<std::pair<int, int>> pending;  // layer and microbatch of nodes whose W has not run
+  std::size_t seen = 0;
+  for (op const& o : table.ops) {
+    if (o.what == pass::backward_input) pending.push_back({o.layer, o.microbatch});
+    for (auto const& each : pending) CHECK(each == pending.front());
+    if (o.what == pass::backward_weight) {
+      REQUIRE(!pending.empty());
+      pending.pop_back();
+      ++seen;
+    }
+  }
+  CHECK(pending.empty());
+  CHECK(seen > 0);
+}
+
+TEST_CASE("two streams hold one microbatch more than one", "[array][memory]") {
+  int const microbatches = 6;
+  std::string const picture = "EMDMMH";
+  auto const serial = watch_all<Schedule<Model, Serial>>(2, picture, microbatches);
+  auto const two = watch_all<Schedule<Model, TwoStream1F1B>>(2, picture, microbatches);
+  auto const split = watch_all<Schedule<Model, TwoStream1F1B, SplitDW>>(2, picture, microbatches);
+  for (std::size_t rank = 0; rank < serial.size(); ++rank) {
+    // What the forward of a microbatch leaves for its backward.
+    std::size_t one = 0;
+    for (std::size_t row = 0; row < serial[rank].table.ops.size(); ++row)
+      if (row + 1 < serial[rank].table.ops.size() && serial[rank].table.ops[row].is_forward() &&
+          !serial[rank].table.ops[row + 1].is_forward())
+        one = std::max(one, serial[rank].measured[row]);
+    std::printf("rank %zu of 2, layers %s, %d microbatches: one holds %zu bytes; at most live, between ops: Serial %zu, "
+                "TwoStream1F1B %zu, with SplitDW %zu; within ops: %zu, %zu, %zu\n",
+                rank, picture.c_str(), microbatches, one, most(serial[rank].measured), most(two[rank].measured),
+                most(split[rank].measured), serial[rank].peak, two[rank].peak, split[rank].peak);
+    CHECK(most(two[rank].measured) <= most(serial[rank].measured) + one);
+    CHECK(most(split[rank].measured) <= most(serial[rank].measured) + one);
+    CHECK(most(two[rank].measured) > most(serial[rank].measured));
+  }
+}
+
+TEST_CASE("a thousand steps take and give back the same", "[array][memory]") {
+  host::group group(1);
+  auto exchange = group.communicator(0);
+  own_tensors::shape const shape{.vocabulary = 5, .hidden = 3, .inner = 3, .experts = 2, .top_k = 1, .words = 4};
+  Comm comm(exchange, shape.experts);
+  array::tensors arrays;
+  Network net("EMDH", shape, arrays, comm, 3);
+  net.next_batches(0);
+  watched_lanes lanes;
+  executor run(Schedule<Model, TwoStream1F1B, SplitDW>{}, backend{arrays, lanes}, net.layers, sizes{.microbatches = 3});
+  std::size_t const parameters = arrays.memory().live();
+  run();
+  std::size_t const peak = arrays.memory().peak(), taken = arrays.memory().taken();
+  run();
+  std::size_t const each = arrays.memory().taken() - taken;
+  for (int step = 2; step < 1000; ++step) run();
+  CHECK(arrays.memory().live() == parameters);
+  CHECK(arrays.memory().peak() == peak);
+  CHECK(arrays.memory().taken() == taken + 999 * each);
+}
