@@ -5,6 +5,7 @@
 #include <stretto/slot.hpp>
 
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 namespace stretto {
@@ -81,7 +82,8 @@ template <class Model, class Tensors> class state_store {
   }
   template <int... K> void empty(std::integer_sequence<int, K...>) {
     auto const each_of = [](auto& states) {
-      for (auto& state : states) state = {};
+      // A named type, since a list could stand for too much where tensors are at::Tensor.
+      for (auto& state : states) state = std::remove_reference_t<decltype(state)>();
     };
     (each_of(std::get<K>(storage_)), ...);
     each_of(ends_);
