@@ -236,6 +236,23 @@ template <class Model> struct chain_of {
 
 namespace detail {
 
+/// Whether layers of a block type meet others in pairs: they communicate, or they hand on what they get. An embedding or a
+/// head does neither; it has nothing to hide and would only shift the others.
+template <class Model, int K> constexpr bool meets_in_pairs() {
+  constexpr block_facts const& f = dataflow_of<typename Model::template block<K>>::value;
+  constexpr chain_facts const& chain = chain_of<Model>::value;
+  bool communicates = false, gives = false;
+  for (int p = 0; p < f.phases; ++p) communicates |= f.kind[p] == dispatch || f.kind[p] == combine;
+  for (int v = 0; v < f.roots; ++v) gives |= f.root_is_output[v] && chain.find(f.root[v]) >= 0;
+  return communicates || chain.count == 0 || (gives && f.inputs > 0);
+}
+template <class Model, int... K> constexpr bool meet_in_pairs_at(int type, std::integer_sequence<int, K...>) {
+  return ((type == K && meets_in_pairs<Model, K>()) || ...);
+}
+template <class Model> constexpr bool runs_in_pairs(int type) {
+  return meet_in_pairs_at<Model>(type, std::make_integer_sequence<int, Model::count>{});
+}
+
 /// The dataflow of a block type whose number is known at run time.
 template <class Model, int... K> block_facts const* facts_at(int type, std::integer_sequence<int, K...>) {
   block_facts const* found = nullptr;

@@ -86,7 +86,19 @@ template <class Tensors, class Lanes, class Peers> struct body_context {
   give_back<tensor> const* const* releases;
   side f;
   side b;
+  /// The gradient of a pair would leave on the lane of its activation, which both ends list first.
+  bool backward_waits = false;
+  bool held = false;
 
+  /// A side has made what leaves the rank.
+  void hand_over(side const& s, bool forward) {
+    if (!forward && backward_waits) {
+      held = true;
+      return;
+    }
+    send(*s.leaves, *s.through);
+    if (forward) backward_waits = false;
+  }
   /// Sends what lies at the end of a chunk, as soon as `from` has spoken.
   void send(departure<tensor, typename Lanes::event>& leaves, port<typename Lanes::event> const& from) {
     lanes.wait(leaves.on, *from.event);
@@ -167,7 +179,7 @@ template <class S, form F, int Forward, int Backward, class Tensors, class Lanes
         c.lanes.record(o.on, *side.event);
         *side.through = {side.event, bit_of(o.on)};
         if constexpr (context::has_peers)
-          if (side.leaves != nullptr) c.send(*side.leaves, *side.through);
+          if (side.leaves != nullptr) c.hand_over(side, o.is_forward());
       }
     }
   }

@@ -95,10 +95,9 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
         lanes_(adapters.lanes),
         peers_(adapters.peers),
         layers_(layers),
-        rank_(wanted.rank),
         layout_(fitting(all.facts(), layers, wanted.rank), wanted.rank, layers),
         steps_(place_steps(all, lower_messages(all), wanted.rank, slots_)),
-        table_(lower<S>(steps_, layers, layout_, wanted.rank, slots_)),
+        table_(lower<S>(steps_, layers, layout_, slots_)),
         states_(layers, layout_, slots_),
         body_events_(std::make_unique<event[]>(detail::max_events)),
         port_events_(std::make_unique<event[]>(static_cast<unsigned>(2 * slots_))),
@@ -158,7 +157,7 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
     int const slot = gradient ? p.backward_slot : p.forward_slot;
     chain_layout::chunk_place const& chunk = layout_.chunk(p.chunk);
     // The message the other way has left: for a gradient that of the same microbatch, else that of the slot's last one.
-    lane const on = receive_lane(rank_, p.arriving.peer);
+    lane const on = layout_.lane_of(gradient, false, p.arriving.peer);
     if (p.receive_known == 0) lanes_.wait(on, sent_event(!gradient, p.chunk, slot));
     lanes_.run(on, detail::label_of(p.arriving, on),
                detail::receive_task<Tensors, Peers>{peers_, &states_.at(gradient ? chunk.end : chunk.begin, slot),
@@ -174,7 +173,7 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
     int const peer = gradient ? chunk.from : chunk.to;
     if (!context::has_peers || peer < 0) return nullptr;
     d = {{gradient, chunk.stage, microbatch, 0, peer},
-         send_lane(rank_, peer),
+         layout_.lane_of(gradient, true, peer),
          &states_.at(gradient ? chunk.begin : chunk.end, slot),
          &sent_event(gradient, c, slot)};
     return &d;
@@ -195,7 +194,9 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
       port_of(false, p.backward_slot).known |= p.backward_known;
       b_leaves = leaving(b, true, c.backward_chunk, p.backward_slot, c.backward_microbatch);
     }
-    for_each_body(c, layers_, [&](body_call const& one) {
+    body.backward_waits = context::has_peers && layout_.share_a_lane(c);
+    auto const pairs = [this](int l) { return detail::runs_in_pairs<model>(layers_[l].type); };
+    for_each_body(c, layers_, pairs, [&](body_call const& one) {
       int f_type = -1, b_type = -1;
       if (one.forward_layer >= 0) {
         made_side const& made = sides_[side_number(one.forward_layer, p.forward_slot, true)];
@@ -214,8 +215,9 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
       run_body(one.what, body, f_type, b_type);
     });
     next_release_ = body.releases;
-    // A chunk without layers passes on what it got.
     if constexpr (context::has_peers) {
+      if (body.held) body.send(*b_leaves, port_of(false, p.backward_slot));
+      // A chunk without layers passes on what it got.
       if (f_leaves != nullptr && layout_.chunk(c.forward_chunk).layers == 0)
         body.send(*f_leaves, port_of(true, p.forward_slot));
       if (b_leaves != nullptr && layout_.chunk(c.backward_chunk).layers == 0)
@@ -249,9 +251,9 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
       case form::forward_backward:
         if constexpr (S::rank_plan::pairs)
           detail::each<0, types * types>([&c, f, b](auto pair) {
-            constexpr int k = decltype(pair)::value;
-            if (f * types + b == k)
-              detail::body_code<S, form::forward_backward, k / types, k % types, Tensors, Lanes, Peers>::run(c);
+            constexpr int F = decltype(pair)::value / types, B = decltype(pair)::value % types;
+            if constexpr (detail::meets_in_pairs<model, F>() && detail::meets_in_pairs<model, B>())
+              if (f == F && b == B) detail::body_code<S, form::forward_backward, F, B, Tensors, Lanes, Peers>::run(c);
           });
         break;
       case form::forward: alone<form::forward>(c, f); break;
@@ -266,10 +268,8 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
   }
   template <form F> void alone(context& c, int type) {
     detail::each<0, types>([&c, type](auto k) {
-      constexpr int K = decltype(k)::value;
-      if (type == K)
-        detail::body_code<S, F, (F == form::forward ? K : -1), (F == form::forward ? -1 : K), Tensors, Lanes, Peers>::run(
-            c);
+      constexpr int K = decltype(k)::value, f = F == form::forward ? K : -1, b = F == form::forward ? -1 : K;
+      if (type == K) detail::body_code<S, F, f, b, Tensors, Lanes, Peers>::run(c);
     });
   }
 
@@ -277,7 +277,6 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
   Lanes& lanes_;
   Peers* peers_;
   layer_list<model>& layers_;
-  int rank_;
   int slots_ = 0;
   chain_layout layout_;
   std::vector<placed_step> steps_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stretto/phase.hpp>
 #include <stretto/plan.hpp>
 
 #include <vector>
@@ -13,7 +14,8 @@ inline namespace v0 {
 class chain_layout {
  public:
   /// `Layers` says where chunks begin (`first(chunk)`), see `layer_list`.
-  template <class Layers> chain_layout(plan_facts const& facts, int rank, Layers const& layers) {
+  template <class Layers>
+  chain_layout(plan_facts const& facts, int rank, Layers const& layers) : map_(facts.map), rank_(rank) {
     for (int c = 0; c < layers.chunks(); ++c) {
       int const stage = facts.stage(rank, c);
       bool const joins = c > 0 && facts.stage(rank, c - 1) == stage - 1;
@@ -60,10 +62,33 @@ class chain_layout {
     chunk_place const& c = chunk_of_layer(l);
     return c.inner + l - c.first_layer;
   }
+  /// Whether what layer `l` reads came in from another rank: to its chunk, or through empty ones before it.
+  bool reads_arrival(int l) const {
+    for (chunk_place const& c : chunks_)
+      if (c.from >= 0 && c.begin == point(l)) return true;
+    return false;
+  }
+  /// The lane of a message, by the way it travels: in a loop of ranks activations all go one way and gradients the other,
+  /// also where the last rank meets the first; in a V the way follows from the ranks.
+  lane lane_of(bool gradient, bool sends, int peer) const {
+    bool const lower = map_ == placement::looped ? gradient == sends : peer < rank_;
+    if (sends) return lower ? lane::send_lower : lane::send_higher;
+    return lower ? lane::receive_lower : lane::receive_higher;
+  }
+
+  /// Whether the activation and the gradient that the two halves of a pair send leave on one lane.
+  bool share_a_lane(call const& c) const {
+    if (c.what != form::forward_backward) return false;
+    int const to = chunk(c.forward_chunk).to, from = chunk(c.backward_chunk).from;
+    return to >= 0 && from >= 0 && lane_of(false, true, to) == lane_of(true, true, from);
+  }
+
   bool is_first_of_chunk(int l) const { return l == chunk_of_layer(l).first_layer; }
   bool is_last_of_chunk(int l) const { return l + 1 == chunk_of_layer(l).first_layer + chunk_of_layer(l).layers; }
 
  private:
+  placement map_;
+  int rank_;
   std::vector<chunk_place> chunks_;
   std::vector<int> chunk_of_;
   int points_ = 0;

@@ -46,7 +46,11 @@ template <class S, int... K> body_rows find_lone_rows(form f, int type, std::int
 template <class S, int... Pair> body_rows find_pair_rows(int pair, std::integer_sequence<int, Pair...>) {
   constexpr int n = S::model::count;
   body_rows found;
-  ((pair == Pair ? void(found = rows_of<S, form::forward_backward, Pair / n, Pair % n>()) : void()), ...);
+  auto pick = [&found]<int Type>(std::integral_constant<int, Type>) {
+    if constexpr (meets_in_pairs<typename S::model, Type / n>() && meets_in_pairs<typename S::model, Type % n>())
+      found = rows_of<S, form::forward_backward, Type / n, Type % n>();
+  };
+  ((pair == Pair ? pick(std::integral_constant<int, Pair>{}) : void()), ...);
   return found;
 }
 
@@ -82,10 +86,9 @@ namespace detail {
 
 class flattener {
  public:
-  flattener(chain_layout const& layout, chain_facts const& chain, int rank, int layers, int slots)
+  flattener(chain_layout const& layout, chain_facts const& chain, int layers, int slots)
       : layout_(layout),
         chain_(chain),
-        rank_(rank),
         forward_port_(static_cast<unsigned>(slots), -1),
         backward_port_(forward_port_),
         sent_(static_cast<unsigned>(slots * layout.chunks() * 2), -1) {
@@ -118,6 +121,16 @@ class flattener {
     out_.ops.push_back(o);
   }
 
+  /// Both ends list the activation of a pair first. Where its gradient takes the same lane and comes earlier, because the
+  /// forward has more layers, it waits until the activation has left.
+  void begin(call const& c) {
+    held_ = false;
+    backward_waits_ = layout_.share_a_lane(c);
+  }
+  void end(placed_step const& p) {
+    if (held_) send(true, p.what.backward_chunk, p.backward_slot, p.what.backward_microbatch);
+  }
+
   void paste(body_rows const& rows, body_call const& body, placed_step& p) {
     std::vector<int> place(static_cast<unsigned>(rows.count), -1);
     for (int i = 0; i < rows.count; ++i) {
@@ -132,8 +145,7 @@ class flattener {
       o.microbatch = forward ? p.what.forward_microbatch : p.what.backward_microbatch;
       o.group = slot * layout_.points() + layout_.point(layer);
       o.next_group = slot * layout_.points() + layout_.next_point(layer);
-      if (layout_.is_first_of_chunk(layer) && layout_.chunk_of_layer(layer).from >= 0)
-        o.touches = taken_over(o.touches, forward);
+      if (layout_.reads_arrival(layer)) o.touches = taken_over(o.touches, forward);
       for (int& w : o.wait) w = -1;
       bool const begins = forward ? layout_.is_first_of_chunk(layer) : layout_.is_last_of_chunk(layer);
       for (int w : rows.ops[i].wait) {
@@ -149,8 +161,13 @@ class flattener {
       out_.ops.push_back(o);
       if (i == rows.exports_forward || i == rows.exports_backward) {
         port(forward, slot) = here;
-        if (forward ? layout_.is_last_of_chunk(layer) : layout_.is_first_of_chunk(layer))
-          send(!forward, o.chunk, slot, o.microbatch);
+        if (forward && layout_.is_last_of_chunk(layer)) {
+          send(false, o.chunk, slot, o.microbatch);
+          backward_waits_ = false;
+        } else if (!forward && layout_.is_first_of_chunk(layer)) {
+          held_ = backward_waits_;
+          if (!held_) send(true, o.chunk, slot, o.microbatch);
+        }
       }
     }
   }
@@ -205,7 +222,7 @@ class flattener {
   op message_row(bool gradient, bool sends, int chunk, int slot, int microbatch, int peer) const {
     op o;
     o.what = gradient ? pass::backward : pass::forward;
-    o.on = sends ? send_lane(rank_, peer) : receive_lane(rank_, peer);
+    o.on = layout_.lane_of(gradient, sends, peer);
     o.peer = static_cast<short>(peer);
     o.chunk = static_cast<short>(chunk);
     o.layer = 0;
@@ -220,7 +237,7 @@ class flattener {
 
   chain_layout const& layout_;
   chain_facts const& chain_;
-  int rank_;
+  bool backward_waits_ = false, held_ = false;
   std::vector<int> forward_port_, backward_port_, sent_;
   /// A wait that may turn out to be known: of `row`, for op `waits_for` (-1: any).
   struct droppable_wait {
@@ -237,9 +254,9 @@ class flattener {
 /// Lowers the placed list of one rank over its layers (see `layer_list`) to the flat table of schedule `S`, and notes in the
 /// list which waits are known already.
 template <class S, class Layers>
-flat_table lower(std::vector<placed_step>& steps, Layers const& layers, chain_layout const& layout, int rank,
+flat_table lower(std::vector<placed_step>& steps, Layers const& layers, chain_layout const& layout,
                  int slots) {
-  detail::flattener flat(layout, chain_of<typename S::model>::value, rank, layers.size(), slots);
+  detail::flattener flat(layout, chain_of<typename S::model>::value, layers.size(), slots);
   for (placed_step& p : steps) {
     if (p.is_receive) {
       flat.receive(p);
@@ -248,11 +265,14 @@ flat_table lower(std::vector<placed_step>& steps, Layers const& layers, chain_la
     call const& c = p.what;
     if (c.runs_input() && layout.chunk(c.backward_chunk).is_last) flat.start_backward(p.backward_slot);
     if (c.runs_forward() && layout.chunk(c.forward_chunk).is_first) flat.start_forward(p.forward_slot);
-    for_each_body(c, layers, [&](body_call const& body) {
+    flat.begin(c);
+    auto const pairs = [&layers](int l) { return detail::runs_in_pairs<typename S::model>(layers[l].type); };
+    for_each_body(c, layers, pairs, [&](body_call const& body) {
       int const f = body.forward_layer < 0 ? -1 : layers[body.forward_layer].type;
       int const b = body.backward_layer < 0 ? -1 : layers[body.backward_layer].type;
       flat.paste(detail::find_rows<S>(body.what, f, b), body, p);
     });
+    flat.end(p);
     // A chunk without layers passes on what it got.
     if (c.runs_forward() && layout.chunk(c.forward_chunk).layers == 0)
       flat.send(false, c.forward_chunk, p.forward_slot, c.forward_microbatch);

@@ -21,9 +21,9 @@ inline constexpr phase_kind mtp = phase_kind::mtp;
 enum class pass : unsigned char { forward, backward, backward_input, backward_weight };
 
 /// An in-order queue: what is issued on one lane runs in that order; two lanes meet only where one waits.
-/// Messages between pipeline ranks have a lane for each direction and each side (peers of lower and of higher rank), so that
-/// a receive never blocks a ready send and nothing from one side waits for the other: with one lane for all receives a
-/// simulated DualPipeV step is 1 to 2 % longer. The ports stand for what happened outside of a body.
+/// Messages between pipeline ranks have a lane for sends and one for receives on either side, so that a receive never blocks
+/// a ready send and nothing from one side waits for the other: with one lane for all receives a simulated DualPipeV step is
+/// 1 to 2 % longer. The ports stand for what happened outside of a body.
 enum class lane : unsigned char {
   compute,
   comm,
@@ -38,8 +38,6 @@ inline constexpr int lane_count = 8;
 constexpr unsigned bit_of(lane on) { return 1U << static_cast<unsigned>(on); }
 constexpr bool is_send(lane on) { return on == lane::send_lower || on == lane::send_higher; }
 constexpr bool is_receive(lane on) { return on == lane::receive_lower || on == lane::receive_higher; }
-constexpr lane send_lane(int rank, int peer) { return peer < rank ? lane::send_lower : lane::send_higher; }
-constexpr lane receive_lane(int rank, int peer) { return peer < rank ? lane::receive_lower : lane::receive_higher; }
 
 /// Base of a user's phase. The derived struct declares what it `reads` and `writes` and has
 /// `void forward(auto& io)`. With an autograd tensor adapter that is all; otherwise it also has

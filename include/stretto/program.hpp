@@ -43,7 +43,8 @@ struct op {
   unsigned char block = 0;  ///< block type
   unsigned char node = 0;
   unsigned char part = 0;  ///< of a microbatch that runs in parts; 0 is the whole
-  short chunk = 0, layer = 0, slot = 0;
+  short chunk = 0, layer = 0;
+  int slot = 0;
   short peer = -1;  ///< the rank at the other end of a message; `what` tells an activation from a gradient
   int microbatch = 0;
   int group = 0, next_group = 0;  ///< groups of cells of this layer, and of the layer behind

@@ -59,7 +59,8 @@ template <class S, int K> constexpr void prove_lone_bodies(finding& first) {
 
 template <class S, int Pair> constexpr void prove_pair_body(finding& first) {
   constexpr int f = Pair / S::model::count, b = Pair % S::model::count;
-  keep_first(first, draft_of<S, form::forward_backward, f, b>::value.problem, form::forward_backward, {f, b});
+  if constexpr (meets_in_pairs<typename S::model, f>() && meets_in_pairs<typename S::model, b>())
+    keep_first(first, draft_of<S, form::forward_backward, f, b>::value.problem, form::forward_backward, {f, b});
 }
 
 template <class S, int... K> constexpr finding find_in_model(std::integer_sequence<int, K...>) {

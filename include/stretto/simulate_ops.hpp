@@ -39,7 +39,7 @@ template <class S> flat_table lower_rank(plan const& all, plan_steps const& list
   chain_layout const layout(all.facts(), rank, layers);
   int slots = 0;
   std::vector<placed_step> steps = place_steps(all, lists, rank, slots);
-  return lower<S>(steps, layers, layout, rank, slots);
+  return lower<S>(steps, layers, layout, slots);
 }
 
 /// The stage that produced what message row `o` of `rank` carries: the same number at both ends.

@@ -31,14 +31,22 @@ struct body_call {
 };
 
 /// Splits a call into bodies. The layers of a chunk run from `first(chunk)` up to `first(chunk + 1)`; forward layer k meets
-/// the backward layer that is as far from the end, and where the counts differ the rest runs alone.
-template <class Layers, class Sink> constexpr void for_each_body(call const& c, Layers const& layers, Sink&& sink) {
+/// the backward layer that is as far from the end, and where the counts differ the rest runs alone. Layers that begin or end
+/// the model (`pairs(layer)` is false: an embedding, a head) run alone, since in a pair they would shift all others by one
+/// (simulated, interleaved_ep at 8 ranks and 32 microbatches: 1.37 of ideal instead of 1.29).
+template <class Layers, class Pairs, class Sink>
+constexpr void for_each_body(call const& c, Layers const& layers, Pairs&& pairs, Sink&& sink) {
   int f = 0, end_f = 0, b = 0, end_b = 0;
   if (c.forward_chunk >= 0) f = layers.first(c.forward_chunk), end_f = layers.first(c.forward_chunk + 1);
   if (c.backward_chunk >= 0) end_b = layers.first(c.backward_chunk), b = layers.first(c.backward_chunk + 1);
-  for (; f < end_f && b > end_b; ++f, --b) sink(body_call{form::forward_backward, f, b - 1});
-  for (; f < end_f; ++f) sink(body_call{form::forward, f, -1});
   form const alone = c.what == form::forward_backward ? form::backward : c.what;
+  if (c.what == form::forward_backward) {
+    for (; f < end_f && !pairs(f); ++f) sink(body_call{form::forward, f, -1});
+    for (; b > end_b && !pairs(b - 1); --b) sink(body_call{alone, -1, b - 1});
+    for (; f < end_f && b > end_b && pairs(f) && pairs(b - 1); ++f, --b)
+      sink(body_call{form::forward_backward, f, b - 1});
+  }
+  for (; f < end_f; ++f) sink(body_call{form::forward, f, -1});
   for (; b > end_b; --b) sink(body_call{alone, -1, b - 1});
 }
 

@@ -60,13 +60,14 @@ stage_types with_ends(plan_facts const& facts, stage_types inner) {
 
 bool ends_agree(step const& of) {
   using message = std::tuple<pass, int, int>;
-  std::map<std::pair<int, int>, std::vector<message>> sent, received;
+  // Per pair of ranks and way of travel: each has its own lane at both ends.
+  std::map<std::tuple<int, int, bool>, std::vector<message>> sent, received;
   plan_facts const& facts = of.all.facts();
   for (int rank = 0; rank < facts.ranks; ++rank) {
     for (op const& o : of.tables[static_cast<std::size_t>(rank)].ops) {
       message const one{o.what, o.is_message() ? producer_of(facts, rank, o) : 0, o.microbatch};
-      if (is_send(o.on)) sent[{rank, o.peer}].push_back(one);
-      if (is_receive(o.on)) received[{o.peer, rank}].push_back(one);
+      if (is_send(o.on)) sent[{rank, o.peer, o.on == lane::send_higher}].push_back(one);
+      if (is_receive(o.on)) received[{o.peer, rank, o.on == lane::receive_lower}].push_back(one);
     }
   }
   return sent == received;

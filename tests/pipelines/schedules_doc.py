@@ -69,8 +69,7 @@ units of a rank's layers:
 
 {table}
 
-A message takes no time here, but receives of one side of a rank stand in one line: with 16 ranks in a circle that costs
-interleaved_ep one to two percent.
+A message takes no time here.
 """
 
 # Columns of the table: pipeline, chunks, what it is called there.

@@ -53,9 +53,7 @@ bool all_ordered(lowered::before const& order,
 lowered::stage_types random_layers(plan_facts const& facts, std::mt19937& random) {
   std::vector<std::vector<int>> types(static_cast<std::size_t>(facts.stages()));
   for (std::size_t stage = 0; stage < types.size(); ++stage) {
-    bool const bend =
-        facts.map == placement::vee && facts.splits && static_cast<int>(stage) == facts.ranks - 1;
-    types[stage].resize(bend ? 1 + random() % 6 : random() % 7);
+    types[stage].resize(random() % 7);
     for (int& type : types[stage]) type = random() % 3 == 0 ? lowered::dense : lowered::moe;
   }
   return lowered::with_ends(facts, [types](int stage) { return types[static_cast<std::size_t>(stage)]; });

@@ -20,7 +20,7 @@ struct body {
 };
 std::vector<body> bodies_of(call const& c, Chunks const& layers) {
   std::vector<body> all;
-  for_each_body(c, layers, [&all](body_call const& one) {
+  for_each_body(c, layers, [](int) { return true; }, [&all](body_call const& one) {
     all.push_back({one.what, one.forward_layer, one.backward_layer});
   });
   return all;
