@@ -116,7 +116,11 @@ class by_hand {
       int const f = m % 2, b = 1 - f;
       forward_[f] = {};
       backward_[b] = forward_[b];
-      for (int k = 0; k <= last_; ++k) pair(k, f, m, last_ - k, b, m - 1);
+      forward(0, m);
+      backward(last_, m - 1);
+      for (int k = 1; k < last_; ++k) pair(k, f, m, last_ - k, b, m - 1);
+      forward(last_, m);
+      backward(0, m - 1);
     }
     backwards(microbatches_ - 1);
   }
@@ -144,41 +148,35 @@ class by_hand {
     context c = make();
     fill(c.f, f, f_slot, f_microbatch, forward_[f_slot], port_events_[f_slot]);
     fill(c.b, b, b_slot, b_microbatch, backward_[b_slot], port_events_[2 + b_slot]);
-    int const types = chain_[static_cast<unsigned>(f)].type * 3 + chain_[static_cast<unsigned>(b)].type;
-    using st::form;
-    if (types == 0) body<form::forward_backward, 0, 0>::run(c);
-    if (types == 1) body<form::forward_backward, 0, 1>::run(c);
-    if (types == 2) body<form::forward_backward, 0, 2>::run(c);
-    if (types == 3) body<form::forward_backward, 1, 0>::run(c);
-    if (types == 4) body<form::forward_backward, 1, 1>::run(c);
-    if (types == 5) body<form::forward_backward, 1, 2>::run(c);
-    if (types == 6) body<form::forward_backward, 2, 0>::run(c);
-    if (types == 7) body<form::forward_backward, 2, 1>::run(c);
-    if (types == 8) body<form::forward_backward, 2, 2>::run(c);
+    // An embedding and a head never meet others in pairs.
+    if (chain_[static_cast<unsigned>(f)].type == 1 && chain_[static_cast<unsigned>(b)].type == 1)
+      body<st::form::forward_backward, 1, 1>::run(c);
+  }
+  void forward(int l, int m) {
+    int const s = m % 2;
+    context c = make();
+    fill(c.f, l, s, m, forward_[s], port_events_[s]);
+    int const type = chain_[static_cast<unsigned>(l)].type;
+    if (type == 0) body<st::form::forward, 0, -1>::run(c);
+    if (type == 1) body<st::form::forward, 1, -1>::run(c);
+    if (type == 2) body<st::form::forward, 2, -1>::run(c);
+  }
+  void backward(int l, int m) {
+    int const s = m % 2;
+    context c = make();
+    fill(c.b, l, s, m, backward_[s], port_events_[2 + s]);
+    int const type = chain_[static_cast<unsigned>(l)].type;
+    if (type == 0) body<st::form::backward, -1, 0>::run(c);
+    if (type == 1) body<st::form::backward, -1, 1>::run(c);
+    if (type == 2) body<st::form::backward, -1, 2>::run(c);
   }
   void forwards(int m) {
-    int const s = m % 2;
-    forward_[s] = {};
-    for (int l = 0; l <= last_; ++l) {
-      context c = make();
-      fill(c.f, l, s, m, forward_[s], port_events_[s]);
-      int const type = chain_[static_cast<unsigned>(l)].type;
-      if (type == 0) body<st::form::forward, 0, -1>::run(c);
-      if (type == 1) body<st::form::forward, 1, -1>::run(c);
-      if (type == 2) body<st::form::forward, 2, -1>::run(c);
-    }
+    forward_[m % 2] = {};
+    for (int l = 0; l <= last_; ++l) forward(l, m);
   }
   void backwards(int m) {
-    int const s = m % 2;
-    backward_[s] = forward_[s];
-    for (int l = last_; l >= 0; --l) {
-      context c = make();
-      fill(c.b, l, s, m, backward_[s], port_events_[2 + s]);
-      int const type = chain_[static_cast<unsigned>(l)].type;
-      if (type == 0) body<st::form::backward, -1, 0>::run(c);
-      if (type == 1) body<st::form::backward, -1, 1>::run(c);
-      if (type == 2) body<st::form::backward, -1, 2>::run(c);
-    }
+    backward_[m % 2] = forward_[m % 2];
+    for (int l = last_; l >= 0; --l) backward(l, m);
   }
 
   tensors tensors_;

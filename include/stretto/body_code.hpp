@@ -74,6 +74,18 @@ template <class Tensor, class Event> struct body_side {
   int microbatch = 0;
 };
 
+/// A side of a body but for the microbatch: where everything lies, looked up once.
+template <class Tensor, class Event> struct made_side {
+  body_side<Tensor, Event> side;
+  int type;
+  bool ends_chunk;  ///< what it hands over may leave the rank
+};
+template <class Tensor, class Event> struct made_body {
+  form what;
+  made_side<Tensor, Event> const* f;
+  made_side<Tensor, Event> const* b;
+};
+
 template <class Tensors, class Lanes, class Peers> struct body_context {
   using tensor = typename Tensors::tensor;
   using side = body_side<tensor, typename Lanes::event>;

@@ -43,6 +43,8 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
   using context = detail::body_context<Tensors, Lanes, Peers>;
   using port = detail::port<event>;
   using departure = detail::departure<tensor, event>;
+  using made_side = detail::made_side<tensor, event>;
+  using made_body = detail::made_body<tensor, event>;
   static constexpr int types = model::count;
 
  public:
@@ -72,6 +74,7 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
   void operator()() {
     try {
       next_release_ = release_begin_.data();
+      next_body_ = bodies_.data();
       for (placed_step const& p : steps_)
         if (p.is_receive)
           receive(p);
@@ -195,25 +198,22 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
       b_leaves = leaving(b, true, c.backward_chunk, p.backward_slot, c.backward_microbatch);
     }
     body.backward_waits = context::has_peers && layout_.share_a_lane(c);
-    auto const pairs = [this](int l) { return detail::runs_in_pairs<model>(layers_[l].type); };
-    for_each_body(c, layers_, pairs, [&](body_call const& one) {
+    for (made_body const* end = bodies_.data() + p.end_body; next_body_ != end; ++next_body_) {
       int f_type = -1, b_type = -1;
-      if (one.forward_layer >= 0) {
-        made_side const& made = sides_[side_number(one.forward_layer, p.forward_slot, true)];
-        body.f = made.side;
+      if (made_side const* made = next_body_->f) {
+        body.f = made->side;
         body.f.microbatch = c.forward_microbatch;
-        body.f.leaves = made.ends_chunk ? f_leaves : nullptr;
-        f_type = made.type;
+        body.f.leaves = made->ends_chunk ? f_leaves : nullptr;
+        f_type = made->type;
       }
-      if (one.backward_layer >= 0) {
-        made_side const& made = sides_[side_number(one.backward_layer, p.backward_slot, false)];
-        body.b = made.side;
+      if (made_side const* made = next_body_->b) {
+        body.b = made->side;
         body.b.microbatch = c.backward_microbatch;
-        body.b.leaves = made.ends_chunk ? b_leaves : nullptr;
-        b_type = made.type;
+        body.b.leaves = made->ends_chunk ? b_leaves : nullptr;
+        b_type = made->type;
       }
-      run_body(one.what, body, f_type, b_type);
-    });
+      run_body(next_body_->what, body, f_type, b_type);
+    }
     next_release_ = body.releases;
     if constexpr (context::has_peers) {
       if (body.held) body.send(*b_leaves, port_of(false, p.backward_slot));
@@ -225,14 +225,8 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
     }
   }
 
-  /// A side of a body but for the microbatch: where everything lies, looked up once.
-  struct made_side {
-    typename context::side side;
-    int type;
-    bool ends_chunk;  ///< what it hands over may leave the rank
-  };
-  unsigned side_number(int layer, int slot, bool forward) const {
-    return static_cast<unsigned>((slot * layers_.size() + layer) * 2 + forward);
+  made_side const* side_of(int layer, int slot, bool forward) const {
+    return layer < 0 ? nullptr : &sides_[static_cast<unsigned>((slot * layers_.size() + layer) * 2 + forward)];
   }
   void make_sides() {
     for (int slot = 0; slot < slots_; ++slot)
@@ -243,6 +237,15 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
                              &port_event(forward, slot), nullptr, layer, 0},
                             layers_[layer].type,
                             forward ? layout_.is_last_of_chunk(layer) : layout_.is_first_of_chunk(layer)});
+    auto const pairs = [this](int l) { return detail::runs_in_pairs<model>(layers_[l].type); };
+    for (placed_step& p : steps_) {
+      if (!p.is_receive)
+        for_each_body(p.what, layers_, pairs, [&](body_call const& one) {
+          bodies_.push_back({one.what, side_of(one.forward_layer, p.forward_slot, true),
+                             side_of(one.backward_layer, p.backward_slot, false)});
+        });
+      p.end_body = bodies_.size();
+    }
   }
 
   // Compares and direct calls: nothing indirect between the plan and the bodies.
@@ -258,16 +261,12 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
         break;
       case form::forward: alone<form::forward>(c, f); break;
       case form::backward: alone<form::backward>(c, b); break;
-      case form::backward_input:
-        if constexpr (S::rank_plan::splits) alone<form::backward_input>(c, b);
-        break;
-      case form::backward_weight:
-        if constexpr (S::rank_plan::splits) alone<form::backward_weight>(c, b);
-        break;
+      case form::backward_input: alone<form::backward_input>(c, b); break;
+      case form::backward_weight: alone<form::backward_weight>(c, b); break;
     }
   }
   template <form F> void alone(context& c, int type) {
-    detail::each<0, types>([&c, type](auto k) {
+    if constexpr (S::rank_plan::splits || F == form::forward || F == form::backward) detail::each<0, types>([&c, type](auto k) {
       constexpr int K = decltype(k)::value, f = F == form::forward ? K : -1, b = F == form::forward ? -1 : K;
       if (type == K) detail::body_code<S, F, f, b, Tensors, Lanes, Peers>::run(c);
     });
@@ -288,6 +287,8 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
   std::unique_ptr<event[]> body_events_, port_events_, sent_events_;
   std::vector<port> forward_ports_, backward_ports_;
   std::vector<made_side> sides_;
+  std::vector<made_body> bodies_;
+  made_body const* next_body_ = nullptr;
 };
 
 template <class S, class T, class L, class P>

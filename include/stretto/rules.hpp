@@ -63,8 +63,6 @@
 #define STRETTO_E22 \
   "stretto[E22]: the list of layers has another number of chunks than the pipeline runs; end each chunk with " \
   "next_chunk()"
-#define STRETTO_E23 \
-  "stretto[E23]: this pipeline cannot serve so few microbatches; give it at least its min_microbatches"
 #define STRETTO_E24 \
   "stretto[E24]: a block carries a value that it writes itself, or that none of its phases reads; leave it out of " \
   "carries, or read it under that name"
@@ -96,7 +94,6 @@ enum class fault : unsigned char {
   mixed_backward,
   needs_autograd,
   wrong_chunks,
-  too_few_microbatches,
   carried_wrongly,
 };
 
@@ -130,7 +127,6 @@ inline constexpr rule rules[] = {
     {fault::mixed_backward, "mixed_backward", "E20", STRETTO_E20},
     {fault::needs_autograd, "needs_autograd", "E21", STRETTO_E21},
     {fault::wrong_chunks, "wrong_chunks", "E22", STRETTO_E22},
-    {fault::too_few_microbatches, "too_few_microbatches", "E23", STRETTO_E23},
     {fault::carried_wrongly, "carried_wrongly", "E24", STRETTO_E24},
 };
 

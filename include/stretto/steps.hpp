@@ -3,6 +3,7 @@
 #include <stretto/adapter.hpp>
 #include <stretto/plan_messages.hpp>
 
+#include <cstddef>
 #include <vector>
 
 /// From the list of a rank to the bodies that run: which layer meets which, and where a microbatch keeps its state.
@@ -21,6 +22,7 @@ struct placed_step {
   int chunk = -1;
   /// Lanes that have seen what the call, or the receive, would wait for (`bit_of`).
   unsigned forward_known = 0, backward_known = 0, receive_known = 0;
+  std::size_t end_body = 0;  ///< of the executor's bodies: the first that no longer belongs to this step
 };
 
 /// One body: a layer alone, or two layers side by side (-1: none).

@@ -8,7 +8,6 @@ import sys
 NOT_AT_COMPILE_TIME = {
     "E18": "a body holds the weight gradients of one microbatch; across bodies the rules of plans come first",
     "E22": "the list of layers is run-time data",
-    "E23": "the number of microbatches is run-time data",
 }
 
 
