@@ -69,6 +69,14 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
     });
     if constexpr (by_hand) {
       forward_phases();
+      // A backward written by hand has no use for what its phase does not save: what came in a message lives on here alone.
+      each<at.first_leaf, at.end_leaf>([this](auto r) STRETTO_INLINE_LAMBDA {
+        constexpr int leaf = decltype(r)::value;
+        constexpr int root = facts::value.leaf_root[leaf];
+        if constexpr (!facts::value.leaf_is_saved[leaf] && !facts::value.leaf_inside_node[leaf] &&
+                      (root < 0 || !facts::value.root_is_metadata[root < 0 ? 0 : root]))
+          state.leaf[leaf] = tensor{};
+      });
     } else {
       [[maybe_unused]] auto scope = tensors.forward_scope(state.context[Node]);
       forward_phases();

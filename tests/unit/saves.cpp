@@ -1,0 +1,44 @@
+#include "unit/agreement.hpp"
+
+using namespace stretto;
+using toy::hidden, toy::parameter;
+
+namespace {
+
+/// Backward uses the input; `Told` says whether the phase says so.
+template <bool Told> struct Square : Phase<mlp> {
+  using reads = values<hidden>;
+  using writes = values<hidden>;
+  using saves = std::conditional_t<Told, values<hidden>, values<>>;
+  static constexpr bool has_weights = false;
+  void forward(auto& io) { io.out(hidden{}) = double(io.in(hidden{})) * double(io.in(hidden{})); }
+  void backward(auto& io) { io.grad_in(hidden{}) = 2 * double(io.in(hidden{})) * double(io.grad_out(hidden{})); }
+};
+template <bool Told> struct SquareLayer : Block<Square<Told>> {};
+template <bool Told> struct Model : Blocks<toy::EmbedLayer, SquareLayer<Told>, toy::HeadLayer> {};
+
+template <bool Told, class... Policies> double gradient_of_embedding() {
+  parameter embedding{0.5, 0}, head{0.7, 0};
+  std::vector<double> losses(3);
+  layer_list<Model<Told>> layers;
+  layers.add(layer<toy::EmbedLayer>(toy::Embed(&embedding)));
+  layers.add(layer<SquareLayer<Told>>(Square<Told>()));
+  layers.add(layer<toy::HeadLayer>(toy::Head(&head, losses.data())));
+  toy::tensors<toy::number> numbers;
+  null_lanes lanes;
+  executor run(Schedule<Model<Told>, Policies...>{}, backend{numbers, lanes}, layers, sizes{.microbatches = 3});
+  run();
+  return embedding.gradient;
+}
+
+}  // namespace
+
+TEST_CASE("a phase finds in backward what it said it saves, and nothing else", "[saves]") {
+  double expected = 0;
+  // The head's loss is 0.7 h^4 with h = 0.5 x.
+  for (int m = 0; m < 3; ++m) expected += 0.7 * 4 * std::pow(0.5, 3) * std::pow(toy::Embed::input(m), 4);
+  CHECK(std::abs(gradient_of_embedding<true, Serial>() - expected) < 1e-12);
+  CHECK(std::abs(gradient_of_embedding<true, TwoStream1F1B, SplitDW>() - expected) < 1e-12);
+  CHECK(std::isnan(gradient_of_embedding<false, Serial>()));
+  CHECK(std::isnan(gradient_of_embedding<false, TwoStream1F1B, SplitDW>()));
+}
