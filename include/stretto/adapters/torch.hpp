@@ -5,15 +5,18 @@
 #endif
 
 /// Everything that lets phases be written with `at::Tensor` and run with torch's autograd engine.
+#include <stretto/adapters/torch/device_order.hpp>
 #include <stretto/adapters/torch/embedding.hpp>
 #include <stretto/adapters/torch/expert_functions.hpp>
 #include <stretto/adapters/torch/expert_linear.hpp>
 #include <stretto/adapters/torch/expert_order.hpp>
 #include <stretto/adapters/torch/expert_parallel.hpp>
+#include <stretto/adapters/torch/host_copy.hpp>
 #include <stretto/adapters/torch/linear.hpp>
 #include <stretto/adapters/torch/parameter.hpp>
 #include <stretto/adapters/torch/rows.hpp>
 #include <stretto/adapters/torch/scale.hpp>
+#include <stretto/adapters/torch/stream_tensors.hpp>
 #include <stretto/adapters/torch/tensors.hpp>
 #include <stretto/adapters/torch/threads.hpp>
 #include <stretto/adapters/torch/weighted.hpp>

@@ -33,7 +33,11 @@ public:
 
 private:
   static bool is_given(gradient_request<at::Tensor> const& request, at::Tensor const& gradient) {
-    auto const shares = [&gradient](at::Tensor const& other) { return other.defined() && other.is_alias_of(gradient); };
+    // Not `is_alias_of`, which looks at the memory of a value whose storage may have gone back.
+    auto const* const storage = gradient.storage().unsafeGetStorageImpl();
+    auto const shares = [storage](at::Tensor const& other) {
+      return other.defined() && other.storage().unsafeGetStorageImpl() == storage;
+    };
     for (int i = 0; i < request.root_count; ++i)
       if (shares(request.root_gradients[i]) || shares(request.roots[i])) return true;
     for (int i = 0; i < request.leaf_count; ++i)
