@@ -15,7 +15,7 @@ namespace {
 template <class Real> void reduce_as(std::vector<at::Tensor> const& gradients, rank_communicator& ranks) {
   std::vector<at::Tensor> flat;
   for (auto const& each : gradients) flat.push_back(each.flatten());
-  auto all = at::cat(flat);
+  auto all = at::cat(flat).cpu();
   ranks.all_reduce(all.mutable_data_ptr<Real>(), static_cast<std::size_t>(all.numel()));
   std::int64_t first = 0;
   for (auto const& each : gradients) {
@@ -63,7 +63,7 @@ double global_norm(std::vector<model_parameter> const& parameters, rank_communic
 std::vector<gradient_hash> hash_gradients(std::vector<model_parameter> const& parameters, int rank) {
   std::vector<gradient_hash> hashes;
   auto const add = [&](std::string name, at::Tensor const& gradient) {
-    auto const bytes = gradient.contiguous();
+    auto const bytes = gradient.cpu().contiguous();
     auto const hash = hash_bytes(hash_text(0, name), bytes.const_data_ptr(), bytes.nbytes());
     hashes.push_back({std::move(name), rank, hash});
   };

@@ -1,5 +1,4 @@
 #include "corpus.hpp"
-#include "memory.hpp"
 #include "options.hpp"
 #include "output_file.hpp"
 #include "report.hpp"
@@ -7,21 +6,42 @@
 
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
+
+#include <unistd.h>
 
 namespace {
 
-int run(int argc, char const* const* argv) {
+namespace fs = std::filesystem;
+
+/// Goes on in the program beside this one that is linked with CUDA: machines without CUDA could not load it.
+[[noreturn]] void continue_on_gpu(char** argv) {
+  std::error_code problem;
+  if (!fs::exists("/dev/nvidiactl", problem))
+    throw train_moe::input_error(
+        "--device cuda: this machine has no NVIDIA GPU; leave the flag out or say --device cpu");
+  auto const here = fs::read_symlink("/proc/self/exe", problem);
+  auto const there = here.parent_path() / "train_moe_cuda";
+  if (!problem && fs::exists(there, problem)) ::execv(there.c_str(), argv);
+  throw train_moe::input_error(
+      "--device cuda: this build trains on the CPU only; build where CUDA and a libtorch with "
+      "CUDA are, or say --device cpu");
+}
+
+int run(int argc, char** argv) {
   using namespace train_moe;
   auto const parsed = parse_options(argc, argv);
   if (!parsed) return 0;
   auto const& o = *parsed;
+  if (!serves(o.model.device)) continue_on_gpu(argv);
+  prepare(o.model.device);
   corpus const text(o.text, o.model.sequence);
   output_file const json("--json", o.json);
   output_file const trace("--trace", o.trace);
 
-  count_tensor_memory();
   print_header(o, text);
   std::vector<run_result> runs;
   for (auto const how : all_policies) {

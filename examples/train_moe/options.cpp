@@ -38,7 +38,8 @@ public:
     auto const* end = digits.data() + digits.size();
     auto const [stop, problem] = std::from_chars(digits.data(), end, value);
     if (problem != std::errc{} || stop != end || value < least || value > most)
-      throw input_error(fmt::format("{} must be a whole number from {} to {}, not {}", name, least, most, as_typed(digits)));
+      throw input_error(fmt::format("{} must be a whole number from {} to {}, not {}", name, least, most,
+                                    as_typed(digits)));
   }
   /// `above`: the value must be greater than `least`, not just as great.
   void read(char const* name, double& value, double least, double most, bool above) const {
@@ -51,7 +52,8 @@ public:
       throw input_error(fmt::format("{} must be a number {} {} and at most {}, not {}", name,
                                     above ? "above" : "of at least", least, most, as_typed(digits)));
   }
-  std::size_t read_choice(char const* name, std::vector<std::string> const& choices, std::size_t otherwise) const {
+  std::size_t read_choice(char const* name, std::vector<std::string> const& choices,
+                          std::size_t otherwise) const {
     if (!given(name)) return otherwise;
     auto const& word = text(name);
     for (std::size_t i = 0; i < choices.size(); ++i)
@@ -69,21 +71,23 @@ private:
 void check_together(options const& o) {
   auto const& m = o.model;
   if (m.dense > m.layers)
-    throw input_error(fmt::format("--dense {} is more than there are layers; make it at most --layers {}", m.dense,
-                                  m.layers));
+    throw input_error(fmt::format("--dense {} is more than there are layers; make it at most --layers {}",
+                                  m.dense, m.layers));
   if (m.hidden % m.heads != 0)
-    throw input_error(fmt::format("--hidden {} is no multiple of --heads {}; every head has the same width", m.hidden,
-                                  m.heads));
+    throw input_error(fmt::format("--hidden {} is no multiple of --heads {}; every head has the same width",
+                                  m.hidden, m.heads));
   if (m.hidden / m.heads % 2 != 0)
-    throw input_error(fmt::format("--hidden {} with --heads {} makes heads of odd width {}; rotary positions turn "
-                                  "pairs of channels, so make it even",
-                                  m.hidden, m.heads, m.hidden / m.heads));
+    throw input_error(
+        fmt::format("--hidden {} with --heads {} makes heads of odd width {}; rotary positions turn "
+                    "pairs of channels, so make it even",
+                    m.hidden, m.heads, m.hidden / m.heads));
   if (m.top_k > m.experts)
-    throw input_error(fmt::format("--top-k {} is more than there are experts; make it at most --experts {}", m.top_k,
-                                  m.experts));
+    throw input_error(fmt::format("--top-k {} is more than there are experts; make it at most --experts {}",
+                                  m.top_k, m.experts));
   if (m.experts % o.ep != 0)
-    throw input_error(fmt::format("--experts {} is no multiple of --ep {}; every rank holds the same number of experts",
-                                  m.experts, o.ep));
+    throw input_error(
+        fmt::format("--experts {} is no multiple of --ep {}; every rank holds the same number of experts",
+                    m.experts, o.ep));
 }
 
 /// The flag that an unknown argument was probably meant to be.
@@ -96,14 +100,18 @@ std::string unknown_argument(CLI::App const& app, std::string const& argument) {
                      near.empty() ? "--help lists all flags" : fmt::format("did you mean {}?", near));
 }
 
-}  // namespace
+} // namespace
 
 char const* name_of(policy which) {
   switch (which) {
-    case policy::autograd: return "autograd";
-    case policy::serial: return "serial";
-    case policy::two_stream_1f1b: return "two_stream_1f1b";
-    case policy::split_dw: break;
+  case policy::autograd:
+    return "autograd";
+  case policy::serial:
+    return "serial";
+  case policy::two_stream_1f1b:
+    return "two_stream_1f1b";
+  case policy::split_dw:
+    break;
   }
   return "split_dw";
 }
@@ -119,7 +127,8 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
 
   flags.add("--text", "PATH", "", "The file, or the folder with all files below it, to train on (required)");
   flags.add("--policy", "NAME", name_of(o.how),
-            "How forward and backward are scheduled: serial, two_stream_1f1b, split_dw, or autograd (no schedule: one "
+            "How forward and backward are scheduled: serial, two_stream_1f1b, split_dw, or autograd (no "
+            "schedule: one "
             "ordinary graph for a microbatch)");
   app.add_flag("--compare", o.compare, "Train with every policy from the same start and print a table")
       ->disable_flag_override();
@@ -136,7 +145,8 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   flags.add("--experts", "E", number(m.experts), "Routed experts");
   flags.add("--top-k", "K", number(m.top_k), "Routed experts that a byte visits");
   flags.add("--shared", "S", number(m.shared), "Shared experts, which every byte visits");
-  flags.add("--device", "NAME", "cpu", "cpu");
+  flags.add("--device", "NAME", "cpu",
+            "cpu, or cuda: all ranks on one GPU, rows between them through host memory");
   flags.add("--dtype", "TYPE", "f32", "What the model computes in: f32, or bf16 with f32 master weights");
   flags.add("--seed", "X", number(m.seed), "Of initial weights and data order");
   flags.add("--lr", "X", number(o.learning_rate), "Highest learning rate");
@@ -187,14 +197,22 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
       std::find(std::begin(all_policies), std::end(all_policies), o.how) - std::begin(all_policies));
   o.how = all_policies[flags.read_choice("--policy", policies, otherwise)];
   m.type = flags.read_choice("--dtype", {"f32", "bf16"}, 0) == 0 ? number_type::f32 : number_type::bf16;
-  if (flags.read_choice("--device", {"cpu", "cuda"}, 0) == 1)
-    throw input_error("--device cuda: this build trains on the CPU only; leave the flag out or say --device cpu");
+  if (flags.read_choice("--device", {"cpu", "cuda"}, 0) == 1) {
+    m.device = device_kind::cuda;
+    for (auto const* name : {"--link-gbps", "--link-us"})
+      if (flags.given(name))
+        throw input_error(
+            fmt::format("{} models a link between ranks on the CPU, and --device cuda has a real one; leave "
+                        "out one of them",
+                        name));
+  }
   if (o.compare && flags.given("--policy"))
     throw input_error("--compare runs every policy; leave out --policy, or --compare");
   check_together(o);
 
   if (!flags.given("--text") || flags.text("--text").empty())
-    throw input_error("--text is missing; name a file or a folder to train on, for example --text /usr/include/c++");
+    throw input_error(
+        "--text is missing; name a file or a folder to train on, for example --text /usr/include/c++");
   o.text = flags.text("--text");
   for (auto const* name : {"--json", "--trace"})
     if (flags.given(name) && flags.text(name).empty())
@@ -203,11 +221,12 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   if (flags.given("--trace")) {
     if (o.compare) throw input_error("--trace shows one policy; leave out --compare");
     if (o.how == policy::autograd)
-      throw input_error("--trace shows the ops of a schedule and --policy autograd has none; choose another policy");
+      throw input_error(
+          "--trace shows the ops of a schedule and --policy autograd has none; choose another policy");
     o.trace = flags.text("--trace");
     if (o.trace == o.json) throw input_error("--json and --trace name the same file; give them two names");
   }
   return o;
 }
 
-}  // namespace train_moe
+} // namespace train_moe

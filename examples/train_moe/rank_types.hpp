@@ -10,7 +10,7 @@ namespace train_moe {
 
 /// Ranks are threads of this process.
 using rank_communicator = stretto::host::communicator;
-using expert_exchange = stretto::torch::expert_parallel<timed_exchange<rank_communicator>>;
+using expert_exchange = stretto::torch::expert_parallel<rank_rows>;
 using language_model = rank_model<expert_exchange>;
 
 }  // namespace train_moe

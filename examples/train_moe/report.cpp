@@ -32,7 +32,9 @@ std::string minutes(double seconds) {
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
-std::string mebibytes(std::size_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
+std::string mebibytes(std::size_t bytes) {
+  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
 
 /// The first step of a run allocates and warms up.
 double median_step(run_result const& run) {
@@ -43,7 +45,9 @@ double median_step(run_result const& run) {
   return *middle;
 }
 
-double exposed_step(run_result const& run) { return run.exposed_seconds / static_cast<double>(run.losses.size()); }
+double exposed_step(run_result const& run) {
+  return run.exposed_seconds / static_cast<double>(run.losses.size());
+}
 
 char const* type_name(number_type type) { return type == number_type::bf16 ? "bf16" : "f32"; }
 
@@ -51,14 +55,32 @@ stretto::host::link_model link_of(options const& o) {
   return {.gigabits_per_second = o.link_gbps, .microseconds = o.link_us};
 }
 
+std::string link_text(options const& o) {
+  if (o.model.device == device_kind::cuda) return "one GPU, rows between ranks through host memory";
+  return stretto::host::describe(link_of(o));
+}
+
 nlohmann::ordered_json config_of(options const& o) {
   auto const& m = o.model;
-  nlohmann::ordered_json config{
-      {"ep", o.ep},           {"microbatches", o.microbatches}, {"batch", o.batch},   {"steps", o.steps},
-      {"seq", m.sequence},    {"layers", m.layers},             {"dense", m.dense},   {"hidden", m.hidden},
-      {"heads", m.heads},     {"ffn", m.ffn},                   {"experts", m.experts}, {"top_k", m.top_k},
-      {"shared", m.shared},   {"device", "cpu"},                {"dtype", type_name(m.type)},
-      {"seed", m.seed},       {"lr", o.learning_rate},          {"clip", o.clip},     {"aux", m.auxiliary}};
+  nlohmann::ordered_json config{{"ep", o.ep},
+                                {"microbatches", o.microbatches},
+                                {"batch", o.batch},
+                                {"steps", o.steps},
+                                {"seq", m.sequence},
+                                {"layers", m.layers},
+                                {"dense", m.dense},
+                                {"hidden", m.hidden},
+                                {"heads", m.heads},
+                                {"ffn", m.ffn},
+                                {"experts", m.experts},
+                                {"top_k", m.top_k},
+                                {"shared", m.shared},
+                                {"device", m.device == device_kind::cuda ? "cuda" : "cpu"},
+                                {"dtype", type_name(m.type)},
+                                {"seed", m.seed},
+                                {"lr", o.learning_rate},
+                                {"clip", o.clip},
+                                {"aux", m.auxiliary}};
   config["link_gbps"] = o.link_gbps > 0 ? nlohmann::ordered_json(o.link_gbps) : nullptr;
   config["link_us"] = o.link_us > 0 ? nlohmann::ordered_json(o.link_us) : nullptr;
   config["text"] = o.text.string();
@@ -95,23 +117,27 @@ std::string aligned(std::vector<std::vector<std::string>> const& rows) {
       text += i == 0 ? fmt::format("{:<{}}", row[i], widths[i]) : fmt::format("  {:>{}}", row[i], widths[i]);
     text += '\n';
     if (&row == &rows.front())
-      text += std::string(std::accumulate(widths.begin(), widths.end(), std::size_t{0}) + 2 * (widths.size() - 1), '-') +
-              '\n';
+      text +=
+          std::string(std::accumulate(widths.begin(), widths.end(), std::size_t{0}) + 2 * (widths.size() - 1),
+                      '-') +
+          '\n';
   }
   return text;
 }
 
-}  // namespace
+} // namespace
 
 void print_header(options const& o, corpus const& text) {
   auto const& m = o.model;
   fmt::print("text   {}: {} bytes to train on, {} held out\n", o.text.string(),
-             grouped(static_cast<double>(text.training_bytes())), grouped(static_cast<double>(text.held_out_bytes())));
-  fmt::print("model  {} layers ({} dense), width {}, {} heads, {} experts of width {}, top {} and {} shared, {}\n",
-             m.layers, m.dense, m.hidden, m.heads, m.experts, m.ffn, m.top_k, m.shared, type_name(m.type));
+             grouped(static_cast<double>(text.training_bytes())),
+             grouped(static_cast<double>(text.held_out_bytes())));
+  fmt::print(
+      "model  {} layers ({} dense), width {}, {} heads, {} experts of width {}, top {} and {} shared, {}\n",
+      m.layers, m.dense, m.hidden, m.heads, m.experts, m.ffn, m.top_k, m.shared, type_name(m.type));
   fmt::print("run    {} steps of {} bytes: {} ranks x {} microbatches x {} sequences of {}; {}\n\n", o.steps,
-             grouped(1.0 * o.ep * o.microbatches * o.batch * m.sequence), o.ep, o.microbatches, o.batch, m.sequence,
-             stretto::host::describe(link_of(o)));
+             grouped(1.0 * o.ep * o.microbatches * o.batch * m.sequence), o.ep, o.microbatches, o.batch,
+             m.sequence, link_text(o));
   std::fflush(stdout);
 }
 
@@ -120,9 +146,9 @@ progress_line::progress_line(policy how, int steps) : how_(how), steps_(steps), 
 void progress_line::show(progress const& now) {
   auto const tenth = std::max(1, steps_ / 10);
   if (!terminal_ && now.step % tenth != 0) return;
-  auto line = fmt::format("{:<15}  step {:>{}}/{}  loss {:.4f}  {:>7} tokens/s  {} left", name_of(how_), now.step,
-                          std::to_string(steps_).size(), steps_, now.loss, grouped(now.tokens_per_second),
-                          minutes(now.seconds_left));
+  auto line = fmt::format("{:<15}  step {:>{}}/{}  loss {:.4f}  {:>7} tokens/s  {} left", name_of(how_),
+                          now.step, std::to_string(steps_).size(), steps_, now.loss,
+                          grouped(now.tokens_per_second), minutes(now.seconds_left));
   if (!terminal_) {
     fmt::print("{}\n", line);
   } else {
@@ -136,9 +162,9 @@ void progress_line::show(progress const& now) {
 
 void progress_line::finish(run_result const& result) {
   auto const seconds = std::accumulate(result.step_seconds.begin(), result.step_seconds.end(), 0.0);
-  auto line = fmt::format("{:<15}  {} steps in {:.1f} s, loss {:.4f}, held-out {:.4f} (pairs of bytes: {:.4f})",
-                          name_of(how_), result.losses.size(), seconds, result.losses.back(), result.held_out_loss,
-                          result.bigram_loss);
+  auto line = fmt::format(
+      "{:<15}  {} steps in {:.1f} s, loss {:.4f}, held-out {:.4f} (pairs of bytes: {:.4f})", name_of(how_),
+      result.losses.size(), seconds, result.losses.back(), result.held_out_loss, result.bigram_loss);
   auto const width = line.size();
   if (terminal_) line.append(width_ > width ? width_ - width : 0, ' ');
   fmt::print("{}{}\n", terminal_ ? "\r" : "", line);
@@ -146,13 +172,15 @@ void progress_line::finish(run_result const& result) {
 }
 
 std::string comparison_table(std::span<run_result const> runs) {
-  auto const serial = std::find_if(runs.begin(), runs.end(), [](auto const& run) { return run.how == policy::serial; });
-  std::vector<std::vector<std::string>> rows{{"policy", "loss", "held-out", "gradients as serial", "step", "to serial",
-                                              "exposed comm", "peak activations"}};
+  auto const serial =
+      std::find_if(runs.begin(), runs.end(), [](auto const& run) { return run.how == policy::serial; });
+  std::vector<std::vector<std::string>> rows{{"policy", "loss", "held-out", "gradients as serial", "step",
+                                              "to serial", "exposed comm", "peak activations"}};
   for (auto const& run : runs) {
     auto const same = run.gradient_digest == serial->gradient_digest && run.losses == serial->losses;
-    rows.push_back({name_of(run.how), fmt::format("{:.4f}", run.losses.back()), fmt::format("{:.4f}", run.held_out_loss),
-                    same ? "yes" : "no", fmt::format("{:.1f} ms", 1e3 * median_step(run)),
+    rows.push_back({name_of(run.how), fmt::format("{:.4f}", run.losses.back()),
+                    fmt::format("{:.4f}", run.held_out_loss), same ? "yes" : "no",
+                    fmt::format("{:.1f} ms", 1e3 * median_step(run)),
                     fmt::format("{:.3f}", median_step(run) / median_step(*serial)),
                     fmt::format("{:.1f} ms", 1e3 * exposed_step(run)), mebibytes(run.peak_bytes)});
   }
@@ -165,7 +193,7 @@ void print_comparison(options const& o, std::span<run_result const> runs) {
              "step: median, with update. exposed comm: communication busy and compute idle, of a step; {}.\n"
              "peak activations: what a step allocates at its peak, all {} ranks together.\n"
              "Counts of pairs of bytes predict the held-out text with {:.4f} nats per byte.\n",
-             stretto::host::describe(link_of(o)), o.ep, runs.front().bigram_loss);
+             link_text(o), o.ep, runs.front().bigram_loss);
 }
 
 void write_json(std::ostream& out, options const& o, std::span<run_result const> runs) {
@@ -180,8 +208,7 @@ void write_json(std::ostream& out, options const& o, std::span<run_result const>
 }
 
 void write_trace(std::ostream& out, options const& o, run_result const& run) {
-  stretto::write_chrome_trace(out, run.last_step,
-                              fmt::format("{}, {}", name_of(run.how), stretto::host::describe(link_of(o))));
+  stretto::write_chrome_trace(out, run.last_step, fmt::format("{}, {}", name_of(run.how), link_text(o)));
 }
 
-}  // namespace train_moe
+} // namespace train_moe

@@ -1,10 +1,9 @@
 #include "trainer.hpp"
 
 #include "gradients.hpp"
-#include "memory.hpp"
 #include "model/walk_model.hpp"
 #include "optimizer.hpp"
-#include "step_runner.hpp"
+#include "run_device.hpp"
 
 #include <stretto/adapters/host/group.hpp>
 #include <stretto/adapters/torch/threads.hpp>
@@ -24,7 +23,9 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-double seconds_since(clock::time_point start) { return std::chrono::duration<double>(clock::now() - start).count(); }
+double seconds_since(clock::time_point start) {
+  return std::chrono::duration<double>(clock::now() - start).count();
+}
 
 /// Enough windows for a loss that is good to about 0.01, in whole microbatches of all ranks.
 constexpr int evaluation_windows = 128;
@@ -37,12 +38,13 @@ int evaluation_count(options const& o) { return evaluation_microbatches(o) * o.b
 class rank_trainer {
 public:
   rank_trainer(options const& o, policy how, corpus const& text, stretto::host::group& group, int rank)
-      : options_(o), how_(how), text_(text), rank_(rank), ranks_(group.communicator(rank, 1)),
-        rows_(group.communicator(rank, 0)), exchange_(rows_, o.model.experts / o.ep), model_(o.model, exchange_),
+      : options_(o), how_(how), text_(text), device_(device_of(o.model.device)), rank_(rank),
+        ranks_(group.communicator(rank, 1)), rows_(device_.make_rows(how, group.communicator(rank, 0))),
+        exchange_(*rows_, o.model.experts / o.ep), model_(o.model, exchange_),
         optimizer_(model_.parameters()) {
     model_.step().resize(o.model.layers, o.microbatches, o.ep);
     runner_ = how == policy::autograd ? make_autograd_step(model_)
-                                      : make_executor_step(how, model_, rank, group.board());
+                                      : device_.make_step(how, model_, rank, group.board());
   }
 
   void train(run_result& result, std::vector<std::vector<gradient_hash>>& hashes,
@@ -50,14 +52,14 @@ public:
              std::function<void(progress const&)> const& report) {
     for (int step = 0; step < options_.steps; ++step) {
       load_step(step);
-      std::size_t const before = live_tensor_bytes();
+      std::size_t const before = device_.live_bytes();
       ranks_.barrier();
-      if (rank_ == 0) restart_peak();
+      if (rank_ == 0) device_.restart_peak();
       ranks_.barrier();
       auto const start = clock::now();
       run_step(exposed[index()]);
       ranks_.barrier();
-      if (rank_ == 0) result.peak_bytes = std::max(result.peak_bytes, peak_tensor_bytes() - before);
+      if (rank_ == 0) result.peak_bytes = std::max(result.peak_bytes, device_.peak_bytes() - before);
       auto const loss = mean_loss();
       reduce_replicated(model_.parameters(), ranks_);
       auto const norm = global_norm(model_.parameters(), ranks_);
@@ -67,6 +69,7 @@ public:
       if (step + 1 == options_.steps) hashes[index()] = hash_gradients(model_.parameters(), rank_);
       optimizer_.step(learning_rate_at(step, options_.steps, options_.learning_rate),
                       std::min(1.0, options_.clip / norm));
+      device_.finish();
       ranks_.barrier();
       if (rank_ == 0) note_step(result, loss, seconds_since(start), report);
     }
@@ -93,6 +96,8 @@ private:
         ids = std::copy(bytes.begin(), bytes.end() - 1, ids);
         targets = std::copy(bytes.begin() + 1, bytes.end(), targets);
       }
+      auto const device = torch_device(options_.model.device);
+      batch = {batch.ids.to(device), batch.targets.to(device)};
     }
   }
 
@@ -104,10 +109,11 @@ private:
   }
 
   void run_step(double& exposed) {
-    auto const exchanged = rows_.seconds();
+    auto const exchanged = rows_->seconds();
     runner_->run();
     auto const ops = runner_->timeline();
-    exposed += ops.empty() ? rows_.seconds() - exchanged : stretto::busy_of_rank(ops, rank_).exposed_us * 1e-6;
+    exposed +=
+        ops.empty() ? rows_->seconds() - exchanged : stretto::busy_of_rank(ops, rank_).exposed_us * 1e-6;
   }
 
   /// Over all microbatches and ranks, in this order: the same on every rank.
@@ -129,8 +135,8 @@ private:
     double sum = 0;
     for (std::size_t i = 0; i < recent; ++i) sum += result.step_seconds[result.step_seconds.size() - 1 - i];
     auto const step_time = sum / static_cast<double>(recent);
-    auto const tokens = static_cast<double>(options_.ep) * options_.microbatches * options_.batch *
-                        options_.model.sequence;
+    auto const tokens =
+        static_cast<double>(options_.ep) * options_.microbatches * options_.batch * options_.model.sequence;
     auto const done = static_cast<int>(result.losses.size());
     report({done, loss, tokens / step_time, step_time * (options_.steps - done)});
   }
@@ -140,8 +146,9 @@ private:
     auto const microbatches = evaluation_microbatches(options_);
     auto const count = evaluation_count(options_);
     model_.step().resize(options_.model.layers, microbatches, options_.ep);
-    load(microbatches,
-         [&](int microbatch, int which) { return text_.held_out(microbatch * options_.batch * options_.ep + which, count); });
+    load(microbatches, [&](int microbatch, int which) {
+      return text_.held_out(microbatch * options_.batch * options_.ep + which, count);
+    });
     for (int m = 0; m < microbatches; ++m) {
       walk_state<language_model::types> state;
       walk_model(model_, state, m);
@@ -152,18 +159,20 @@ private:
   options const& options_;
   policy how_;
   corpus const& text_;
+  run_device const& device_;
   int rank_;
   rank_communicator ranks_;
-  timed_exchange<rank_communicator> rows_;
+  std::unique_ptr<rank_rows> rows_;
   expert_exchange exchange_;
   language_model model_;
   adam_w optimizer_;
   std::unique_ptr<step_runner> runner_;
 };
 
-}  // namespace
+} // namespace
 
-run_result train(options const& o, policy how, corpus const& text, std::function<void(progress const&)> const& report) {
+run_result train(options const& o, policy how, corpus const& text,
+                 std::function<void(progress const&)> const& report) {
   stretto::torch::use_one_thread();
   stretto::host::group_options settings;
   settings.link = {.gigabits_per_second = o.link_gbps, .microseconds = o.link_us};
@@ -177,7 +186,7 @@ run_result train(options const& o, policy how, corpus const& text, std::function
   std::vector<std::vector<stretto::span>> timelines(ranks);
   std::vector<double> exposed(ranks);
   group.run([&](int rank) {
-    stretto::torch::use_one_thread();
+    device_of(o.model.device).start_rank();
     rank_trainer trainer(o, how, text, group, rank);
     trainer.train(result, hashes, timelines, exposed, report);
   });
@@ -185,10 +194,11 @@ run_result train(options const& o, policy how, corpus const& text, std::function
   std::vector<gradient_hash> all;
   for (auto& of_rank : hashes) std::move(of_rank.begin(), of_rank.end(), std::back_inserter(all));
   result.gradient_digest = digest_of(std::move(all));
-  for (auto const& of_rank : timelines) result.last_step.insert(result.last_step.end(), of_rank.begin(), of_rank.end());
+  for (auto const& of_rank : timelines)
+    result.last_step.insert(result.last_step.end(), of_rank.begin(), of_rank.end());
   for (auto const each : exposed) result.exposed_seconds += each / o.ep;
   result.bigram_loss = text.bigram_loss(evaluation_count(o));
   return result;
 }
 
-}  // namespace train_moe
+} // namespace train_moe

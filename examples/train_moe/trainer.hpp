@@ -33,6 +33,11 @@ struct progress {
   double seconds_left;
 };
 
+/// Whether this program can train there, whatever the machine.
+bool serves(device_kind device);
+/// Before the first run on a device. Throws `input_error` if this machine cannot serve it.
+void prepare(device_kind device);
+
 /// Trains on `o.ep` threads and calls `report` after every step, on one of them.
 /// Throws what a step throws, with rank and op in the text.
 run_result train(options const& o, policy how, corpus const& text, std::function<void(progress const&)> const& report);

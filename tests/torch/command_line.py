@@ -69,7 +69,9 @@ def check_words(refuse: Refusals) -> None:
     refuse.says("--help", "--qqqqqqqqqqqqqqqqq")
     refuse.says("--help", "stray")
     refuse.says("f32, bf16", "--dtype", "f16")
-    refuse.says("--device cuda", "--device", "cuda")
+    if not os.path.exists("/dev/nvidiactl"):
+        refuse.says("--device cuda: this machine has no NVIDIA GPU", "--device", "cuda")
+    refuse.says("--link-us models a link", "--device", "cuda", "--link-us", "5")
     refuse.says("cpu, cuda", "--device", "tpu")
     refuse.says("--policy", "--policy", "x" * 10000)
     refuse.says("--compare", "--compare", "--policy", "serial")

@@ -19,14 +19,17 @@ public:
         qkv_(init.normal("attention.qkv", {init.config().hidden, 3 * init.config().hidden},
                          1.0 / std::sqrt(init.config().hidden))),
         out_(init.normal("attention.out", {init.config().hidden, init.config().hidden}, residual_deviation)),
-        rotation_(init.config().sequence, init.config().hidden / init.config().heads, torch_type(init.config().type)) {}
+        rotation_(
+            init.config().sequence, init.config().hidden / init.config().heads,
+            at::TensorOptions(torch_device(init.config().device)).dtype(torch_type(init.config().type))) {}
 
   at::Tensor operator()(at::Tensor const& x) {
     auto const head = x.size(1) / heads_;
     auto const qkv = stretto::torch::linear(norm_(x), qkv_).view({-1, sequence_, 3, heads_, head});
     auto const parts = rotate(qkv, rotation_).unbind(2);
-    auto const mixed = at::scaled_dot_product_attention(parts[0].transpose(1, 2), parts[1].transpose(1, 2),
-                                                        parts[2].transpose(1, 2), {}, 0.0, /*is_causal=*/true);
+    auto const mixed =
+        at::scaled_dot_product_attention(parts[0].transpose(1, 2), parts[1].transpose(1, 2),
+                                         parts[2].transpose(1, 2), {}, 0.0, /*is_causal=*/true);
     return x + stretto::torch::linear(mixed.transpose(1, 2).reshape(x.sizes()), out_);
   }
   template <class F> void for_each_parameter(F&& f) {
@@ -44,4 +47,4 @@ private:
   rotation rotation_;
 };
 
-}  // namespace train_moe
+} // namespace train_moe

@@ -5,6 +5,7 @@
 namespace train_moe {
 
 enum class number_type : unsigned char { f32, bf16, f64 };
+enum class device_kind : unsigned char { cpu, cuda };
 
 /// What a model is made of. All ranks of a run have the same.
 struct model_config {
@@ -19,6 +20,7 @@ struct model_config {
   int sequence = 128;
   double auxiliary = 0.01;  ///< weight of the load-balancing loss
   number_type type = number_type::f32;
+  device_kind device = device_kind::cpu;
   std::uint64_t seed = 1;
 
   static constexpr int vocabulary = 256;

@@ -5,9 +5,9 @@
 #include "swiglu.hpp"
 #include "values.hpp"
 
+#include <stretto/adapters/torch/device_order.hpp>
 #include <stretto/adapters/torch/expert_functions.hpp>
 #include <stretto/adapters/torch/expert_linear.hpp>
-#include <stretto/adapters/torch/expert_order.hpp>
 #include <stretto/adapters/torch/rows.hpp>
 #include <stretto/block.hpp>
 
@@ -15,7 +15,7 @@
 
 #include <cmath>
 #include <optional>
-#include <vector>
+#include <utility>
 
 namespace train_moe {
 
@@ -37,11 +37,11 @@ public:
     auto const x = attention_(io[hidden{}]);
     auto const normed = norm_(x);
     auto const chosen = router_(normed, io.microbatch());
-    auto const sorted = stretto::torch::order_by_expert(chosen.ids, experts_);
+    auto sorted = stretto::torch::route_by_expert(chosen.ids, experts_);
     io[sorted_rows{}] = stretto::torch::permute_rows(normed, sorted.order, sorted.inverse, top_k_);
     io[weights{}] = chosen.weights;
     io[residual{}] = shared_ ? x + (*shared_)(normed) : x;
-    io[routing{}] = {sorted.order, sorted.inverse, {sorted.rows.begin(), sorted.rows.end()}};
+    io[routing{}] = std::move(sorted);
   }
 
   router& routes() { return router_; }
@@ -71,8 +71,10 @@ public:
   explicit Dispatch(Comm& comm) : comm_(&comm) {}
 
   void forward(auto& io) {
+    // The only place where the host waits for a device: counts must be known before the rows can go.
+    typename Comm::routing const where{io[routing{}].rows.template read<int>()};
     io[arrived_rows{}] =
-        stretto::torch::dispatch_rows(*comm_, io[sorted_rows{}], {io[routing{}].rows}, io[exchange<Comm>{}]);
+        stretto::torch::dispatch_rows(*comm_, io[sorted_rows{}], where, io[exchange<Comm>{}]);
   }
 
 private:
@@ -95,7 +97,7 @@ public:
 
   void forward(auto& io) {
     namespace st = stretto::torch;
-    auto const local = st::order_arrived(io[exchange<Comm>{}].arrived(), count_);
+    auto const local = st::order_arrived(io[exchange<Comm>{}].arrived(), count_, io[arrived_rows{}].device());
     auto const rows = st::permute_rows(io[arrived_rows{}], local.order, local.inverse);
     auto const inner = swiglu(st::expert_linear(rows, local.rows, up_));
     io[expert_rows{}] = st::permute_rows(st::expert_linear(inner, local.rows, down_), local.inverse, local.order);

@@ -30,6 +30,9 @@ inline at::ScalarType torch_type(number_type type) {
   }
   return at::kFloat;
 }
+inline at::Device torch_device(device_kind device) {
+  return device == device_kind::cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
+}
 /// What sums, norms and the router's softmax are computed in.
 inline at::ScalarType wide_type(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
 
@@ -42,7 +45,9 @@ public:
   model_config const& config() const { return config_; }
 
   stretto::torch::parameter ones(char const* name, std::int64_t size) const {
-    return {prefix_ + name, at::ones({size}, torch_type(config_.type))};
+    return {
+        prefix_ + name,
+        at::ones({size}, at::TensorOptions(torch_device(config_.device)).dtype(torch_type(config_.type)))};
   }
   /// Normal with the given deviation.
   stretto::torch::parameter normal(char const* name, at::IntArrayRef sizes, double deviation) const {
@@ -66,7 +71,7 @@ private:
   at::Tensor draw(std::string const& name, at::IntArrayRef sizes, double deviation) const {
     auto generator = at::detail::createCPUGenerator(hash_text(config_.seed, name));
     auto const wide = at::empty(sizes, at::kDouble).normal_(0.0, deviation, generator);
-    return wide.to(torch_type(config_.type));
+    return wide.to(torch_type(config_.type)).to(torch_device(config_.device));
   }
 
   model_config const& config_;

@@ -14,11 +14,11 @@ namespace train_moe {
 struct rotation {
   at::Tensor cosine, sine;
 
-  rotation(int sequence, int head, at::ScalarType type) {
+  rotation(int sequence, int head, at::TensorOptions const& options) {
     auto const frequency = at::pow(10000.0, at::arange(0, head, 2, at::kDouble).div_(-head));
     auto const angle = at::arange(sequence, at::kDouble).view({-1, 1, 1, 1}).mul(frequency);
-    cosine = angle.cos().to(type);
-    sine = angle.sin().to(type);
+    cosine = angle.cos().to(options);
+    sine = angle.sin().to(options);
   }
 };
 

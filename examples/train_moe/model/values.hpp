@@ -1,32 +1,24 @@
 #pragma once
 
+#include <stretto/adapters/torch/device_order.hpp>
 #include <stretto/value.hpp>
-
-#include <ATen/ATen.h>
-
-#include <vector>
 
 namespace train_moe {
 
-struct hidden : stretto::value {};       ///< [tokens, hidden], between layers
-struct residual : stretto::value {};     ///< [tokens, hidden], what the experts' output is added to
-struct weights : stretto::value {};      ///< [tokens, top_k], of the chosen experts
-struct sorted_rows : stretto::value {};  ///< [tokens * top_k, hidden], by expert
+struct hidden : stretto::value {}; ///< [tokens, hidden], between layers
+struct residual : stretto::value {}; ///< [tokens, hidden], what the experts' output is added to
+struct weights : stretto::value {}; ///< [tokens, top_k], of the chosen experts
+struct sorted_rows : stretto::value {}; ///< [tokens * top_k, hidden], by expert
 struct arrived_rows : stretto::value {}; ///< [rows from all ranks, hidden], by source rank and local expert
-struct expert_rows : stretto::value {};  ///< the same places, after the experts
-struct loss : stretto::objective {};     ///< this microbatch's share of the step's mean loss
+struct expert_rows : stretto::value {}; ///< the same places, after the experts
+struct loss : stretto::objective {}; ///< this microbatch's share of the step's mean loss
 
 /// Where the router sends rows.
 struct routing : stretto::metadata {
-  struct type {
-    at::Tensor order, inverse; ///< of the rows, see `stretto::torch::expert_order`
-    std::vector<int> rows;     ///< for each expert of all ranks
-  };
+  using type = stretto::torch::routed_rows;
 };
 
 /// What the exchange knows after the dispatch.
-template <class Comm> struct exchange : stretto::metadata {
-  using type = typename Comm::handle;
-};
+template <class Comm> struct exchange : stretto::metadata { using type = typename Comm::handle; };
 
-}  // namespace train_moe
+} // namespace train_moe

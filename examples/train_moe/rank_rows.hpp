@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+
+namespace train_moe {
+
+/// Rows between the ranks of a run, wherever its tensors lie: one type, so that there is one model for every device.
+class rank_rows {
+public:
+  virtual ~rank_rows() = default;
+  virtual int rank() const = 0;
+  virtual int ranks() const = 0;
+  virtual void exchange_counts(int const* send_rows, int* counts) = 0;
+  virtual void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows,
+                          std::size_t row_bytes) = 0;
+  virtual bool rows_on_device() const = 0;
+  /// The exchange of host memory among the same ranks.
+  virtual rank_rows& host() = 0;
+  /// How long its calls took, as far as that is measured. Read it while no call is in progress.
+  virtual double seconds() = 0;
+};
+
+}  // namespace train_moe

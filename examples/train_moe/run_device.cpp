@@ -1,0 +1,49 @@
+#include "run_device.hpp"
+
+#include "memory.hpp"
+#include "trainer.hpp"
+
+#include <stretto/adapters/torch/threads.hpp>
+
+#include <stdexcept>
+
+namespace train_moe {
+namespace {
+
+class cpu : public run_device {
+public:
+  void prepare() const override { count_tensor_memory(); }
+  void start_rank() const override { stretto::torch::use_one_thread(); }
+  void finish() const override {}
+  std::unique_ptr<rank_rows> make_rows(policy, rank_communicator between) const override {
+    return std::make_unique<timed_exchange<rank_communicator>>(between);
+  }
+  std::unique_ptr<step_runner> make_step(policy how, language_model& model, int rank,
+                                         stretto::host::failure_board& board) const override {
+    return make_executor_step(how, model, rank, board);
+  }
+  std::size_t live_bytes() const override { return live_tensor_bytes(); }
+  std::size_t peak_bytes() const override { return peak_tensor_bytes(); }
+  void restart_peak() const override { train_moe::restart_peak(); }
+};
+
+}  // namespace
+
+run_device const& cpu_device() {
+  static cpu const device;
+  return device;
+}
+run_device const*& cuda_device() {
+  static run_device const* device = nullptr;
+  return device;
+}
+run_device const& device_of(device_kind device) {
+  if (device == device_kind::cpu) return cpu_device();
+  if (!cuda_device()) throw std::logic_error("this program is not linked with CUDA");
+  return *cuda_device();
+}
+
+bool serves(device_kind device) { return device == device_kind::cpu || cuda_device(); }
+void prepare(device_kind device) { device_of(device).prepare(); }
+
+}  // namespace train_moe

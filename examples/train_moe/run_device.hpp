@@ -1,0 +1,36 @@
+#pragma once
+
+#include "rank_types.hpp"
+#include "step_runner.hpp"
+
+#include <cstddef>
+#include <memory>
+
+namespace train_moe {
+
+/// What of a run depends on where its tensors lie.
+class run_device {
+public:
+  virtual ~run_device() = default;
+  /// Before the first run. Throws `input_error` if this machine cannot serve it.
+  virtual void prepare() const = 0;
+  /// On the thread of a rank, before anything else.
+  virtual void start_rank() const = 0;
+  /// Returns when the device has done what this thread gave it.
+  virtual void finish() const = 0;
+  virtual std::unique_ptr<rank_rows> make_rows(policy how, rank_communicator between) const = 0;
+  virtual std::unique_ptr<step_runner> make_step(policy how, language_model& model, int rank,
+                                                 stretto::host::failure_board& board) const = 0;
+  /// Of all tensors of all ranks.
+  virtual std::size_t live_bytes() const = 0;
+  virtual std::size_t peak_bytes() const = 0;
+  virtual void restart_peak() const = 0;
+};
+
+run_device const& cpu_device();
+/// Null in programs that are not linked with CUDA: those that are set it before `main`.
+run_device const*& cuda_device();
+
+run_device const& device_of(device_kind device);
+
+}  // namespace train_moe

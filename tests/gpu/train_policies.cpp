@@ -1,0 +1,252 @@
+#include <train_moe/corpus.hpp>
+#include <train_moe/run_device.hpp>
+#include <train_moe/schedule_step.hpp>
+#include <train_moe/trainer.hpp>
+
+#include <stretto/adapters/cuda.hpp>
+#include <stretto/adapters/torch/stream_tensors.hpp>
+#include <stretto/adapters/torch_cuda.hpp>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <random>
+#include <string>
+#include <utility>
+
+#include <unistd.h>
+
+using namespace train_moe;
+namespace cuda = stretto::cuda;
+using stretto::torch_cuda::current_stream;
+
+namespace {
+
+/// A file of text that is not quite regular, for as long as it lives.
+class text_file {
+public:
+  text_file() : path_(std::filesystem::temp_directory_path() / ("stretto_gpu_text." + std::to_string(::getpid()))) {
+    std::ofstream out(path_);
+    std::minstd_rand random(1);
+    for (int line = 0; line < 4000; ++line)
+      out << "line " << line << " of " << (random() >> 12) << (random() % 2 == 0 ? " fugues\n" : " canons;\n");
+  }
+  ~text_file() { std::filesystem::remove(path_); }
+  text_file(text_file const&) = delete;
+  text_file& operator=(text_file const&) = delete;
+  std::filesystem::path const& path() const { return path_; }
+
+private:
+  std::filesystem::path path_;
+};
+
+options small() {
+  options o;
+  o.ep = 2;
+  o.microbatches = 3;
+  o.batch = 2;
+  o.steps = 3;
+  auto& m = o.model;
+  m.device = device_kind::cuda;
+  m.layers = 3;
+  m.dense = 1;
+  m.hidden = 64;
+  m.heads = 2;
+  m.ffn = 32;
+  m.experts = 4;
+  m.sequence = 24;
+  return o;
+}
+
+/// Large enough for ops of both lanes and both ranks to run at the same time.
+options larger() {
+  auto o = small();
+  o.batch = 8;
+  o.microbatches = 4;
+  o.steps = 4;
+  o.model.hidden = 256;
+  o.model.ffn = 256;
+  o.model.sequence = 128;
+  return o;
+}
+
+run_result run(options const& o, policy how, corpus const& text) {
+  prepare(o.model.device);
+  return train(o, how, text, [](progress const&) {});
+}
+
+bool same(run_result const& a, run_result const& b) {
+  return a.losses == b.losses && a.gradient_digest == b.gradient_digest && a.held_out_loss == b.held_out_loss;
+}
+
+void check_policies(options const& o, corpus const& text) {
+  auto const yardstick = run(o, policy::autograd, text);
+  REQUIRE(yardstick.losses.size() == static_cast<std::size_t>(o.steps));
+  for (auto const each : yardstick.losses) REQUIRE(std::isfinite(each));
+  for (auto const how : {policy::serial, policy::two_stream_1f1b, policy::split_dw}) {
+    CAPTURE(name_of(how));
+    CHECK(same(run(o, how, text), yardstick));
+  }
+}
+
+/// Before and after every op, takes what the lane has free and writes NaN over it: what went back too early is no number
+/// for whoever still reads it.
+class churning_tensors : public stretto::torch::stream_tensors {
+  using base = stretto::torch::stream_tensors;
+  using request = stretto::gradient_request<at::Tensor>;
+
+  struct churn {
+    churn() { take(); }
+    ~churn() { take(); }
+    static void take() {
+      at::NoGradGuard const no_graph;
+      std::vector<at::Tensor> taken;
+      auto const options = at::TensorOptions(at::kCUDA).dtype(at::kFloat);
+      for (std::int64_t numbers = std::int64_t{1} << 20; numbers >= 128; numbers /= 2)
+        for (int i = 0; i < 2; ++i)
+          taken.push_back(at::full({numbers}, std::numeric_limits<double>::quiet_NaN(), options));
+    }
+  };
+  struct churned_scope {
+    churn around;
+    stretto::torch::node_scope inner;
+  };
+
+public:
+  churned_scope forward_scope(context& node) const { return {{}, {node, stretto::torch::node_stage::forward}}; }
+  template <class... Phases> void backward(context& node, request const& r, Phases&... phases) const {
+    churn const around;
+    base::backward(node, r, phases...);
+  }
+  template <class... Phases> void backward_input(context& node, request const& r, Phases&... phases) const {
+    churn const around;
+    base::backward_input(node, r, phases...);
+  }
+  template <class... Phases> void backward_weight(context& node, Phases&... phases) const {
+    churn const around;
+    base::backward_weight(node, phases...);
+  }
+};
+static_assert(stretto::autograd_tensor_adapter<churning_tensors>);
+
+/// Now and then an op starts late, so that what does not wait for it is early.
+template <bool Waits> class shaken_lanes : public cuda::lanes<current_stream, stretto::host::failure_board> {
+  using base = cuda::lanes<current_stream, stretto::host::failure_board>;
+
+public:
+  shaken_lanes(cuda::lane_options const& options, stretto::host::failure_board* board)
+      : base(options, {}, board), random_(static_cast<unsigned>(options.rank + 1)) {
+    cuda::check(cudaMalloc(&scratch_, bytes), "cudaMalloc");
+  }
+  ~shaken_lanes() { static_cast<void>(cudaFree(scratch_)); }
+  shaken_lanes(shaken_lanes const&) = delete;
+  shaken_lanes& operator=(shaken_lanes const&) = delete;
+
+  template <class Task> void run(stretto::lane on, stretto::op_label const& label, Task task) {
+    // Longer than the host needs to issue an op.
+    if (random_() % 3 == 0)
+      for (int i = 0; i < 8; ++i) cuda::check(cudaMemsetAsync(scratch_, 0, bytes, this->stream(on)), "cudaMemsetAsync");
+    base::run(on, label, task);
+  }
+  void wait(stretto::lane on, event const& mark) {
+    if (Waits) base::wait(on, mark);
+  }
+
+private:
+  static constexpr std::size_t bytes = std::size_t{1} << 30;
+  void* scratch_ = nullptr;
+  std::mt19937 random_;
+};
+
+/// The GPU with other tensors and lanes.
+template <class Tensors, class Lanes> class changed_gpu : public run_device {
+public:
+  changed_gpu() : real_(std::exchange(cuda_device(), this)) {}
+  ~changed_gpu() override { cuda_device() = real_; }
+  changed_gpu(changed_gpu const&) = delete;
+  changed_gpu& operator=(changed_gpu const&) = delete;
+
+  void prepare() const override { real_->prepare(); }
+  void start_rank() const override { real_->start_rank(); }
+  void finish() const override { real_->finish(); }
+  std::unique_ptr<rank_rows> make_rows(policy how, rank_communicator between) const override {
+    return real_->make_rows(how, between);
+  }
+  std::unique_ptr<step_runner> make_step(policy how, language_model& model, int rank,
+                                         stretto::host::failure_board& board) const override {
+    return make_schedule_step<Tensors, Lanes>(how, model, cuda::lane_options{.rank = rank}, &board);
+  }
+  std::size_t live_bytes() const override { return real_->live_bytes(); }
+  std::size_t peak_bytes() const override { return real_->peak_bytes(); }
+  void restart_peak() const override { real_->restart_peak(); }
+
+private:
+  run_device const* real_;
+};
+
+} // namespace
+
+TEST_CASE("on a GPU every policy gives the bits of ordinary autograd", "[gpu]") {
+  text_file const file;
+  auto o = small();
+  o.model.type = GENERATE(number_type::f32, number_type::bf16);
+  o.ep = GENERATE(1, 2);
+  o.microbatches = GENERATE(1, 2, 3, 8);
+  CAPTURE(o.ep, o.microbatches, o.model.type);
+  check_policies(o, corpus(file.path(), o.model.sequence));
+}
+
+TEST_CASE("the same with experts of other numbers, without shared ones, with one choice and in double precision", "[gpu]") {
+  text_file const file;
+  auto o = small();
+  SECTION("top 1, no shared expert") { o.model.top_k = 1, o.model.shared = 0; }
+  SECTION("one expert a rank") { o.model.experts = 2; }
+  SECTION("all experts") { o.model.top_k = 4; }
+  SECTION("more experts than rows in places") { o.model.experts = 32, o.model.sequence = 4, o.batch = 1; }
+  SECTION("double") { o.model.type = number_type::f64; }
+  SECTION("no auxiliary loss") { o.model.auxiliary = 0; }
+  check_policies(o, corpus(file.path(), o.model.sequence));
+}
+
+TEST_CASE("a GPU learns what a CPU learns", "[gpu]") {
+  text_file const file;
+  auto o = small();
+  o.steps = 10;
+  corpus const text(file.path(), o.model.sequence);
+  auto const gpu = run(o, policy::split_dw, text);
+  o.model.device = device_kind::cpu;
+  auto const cpu = run(o, policy::split_dw, text);
+  for (std::size_t i = 0; i < gpu.losses.size(); ++i) CHECK(std::abs(gpu.losses[i] - cpu.losses[i]) < 1e-3);
+  CHECK(std::abs(gpu.held_out_loss - cpu.held_out_loss) < 1e-3);
+}
+
+TEST_CASE("late ops and memory that is written over as soon as it is free change no bit", "[gpu]") {
+  text_file const file;
+  auto o = larger();
+  o.model.type = GENERATE(number_type::f32, number_type::bf16);
+  corpus const text(file.path(), o.model.sequence);
+  auto const yardstick = run(o, policy::serial, text);
+  changed_gpu<churning_tensors, shaken_lanes<true>> const hostile;
+  for (auto const how : {policy::serial, policy::two_stream_1f1b, policy::split_dw}) {
+    CAPTURE(name_of(how));
+    CHECK(same(run(o, how, text), yardstick));
+  }
+}
+
+TEST_CASE("lanes that forget to wait do not get away with it", "[gpu]") {
+  text_file const file;
+  auto const o = larger();
+  corpus const text(file.path(), o.model.sequence);
+  auto const yardstick = run(o, policy::serial, text);
+  changed_gpu<churning_tensors, shaken_lanes<false>> const broken;
+  bool shows = false;
+  try {
+    shows = !same(run(o, policy::split_dw, text), yardstick);
+  } catch (std::exception const&) {
+    shows = true;
+  }
+  CHECK(shows);
+}
