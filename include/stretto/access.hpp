@@ -54,7 +54,8 @@ constexpr access forward_access(block_facts const& f, chain_facts const& chain, 
 constexpr void read_saved(access& a, block_facts const& f, chain_facts const& chain, int node, bool weight_only) {
   a.reads |= cells::context(node);
   for (int r = 0; r < f.leaves; ++r) {
-    if (!reads_from_outside(f, r, node)) continue;
+    // Inside of the node as well: what a phase does not save, the next one may.
+    if (f.node_of[f.leaf_phase[r]] != node) continue;
     bool const metadata = f.leaf_root[r] >= 0 && f.root_is_metadata[f.leaf_root[r]];
     if (metadata ? !weight_only : f.leaf_is_saved[r]) read_leaf(a, f, chain, r);
   }
