@@ -197,6 +197,9 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
       port_of(false, p.backward_slot).known |= p.backward_known;
       b_leaves = leaving(b, true, c.backward_chunk, p.backward_slot, c.backward_microbatch);
     }
+    // A chunk without layers passes on what it got.
+    bool const passes_on = f_leaves != nullptr && layout_.chunk(c.forward_chunk).layers == 0;
+    if constexpr (context::has_peers) if (passes_on) body.send(*f_leaves, port_of(true, p.forward_slot));
     body.backward_waits = context::has_peers && layout_.share_a_lane(c);
     for (made_body const* end = bodies_.data() + p.end_body; next_body_ != end; ++next_body_) {
       int f_type = -1, b_type = -1;
@@ -217,9 +220,6 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
     next_release_ = body.releases;
     if constexpr (context::has_peers) {
       if (body.held) body.send(*b_leaves, port_of(false, p.backward_slot));
-      // A chunk without layers passes on what it got.
-      if (f_leaves != nullptr && layout_.chunk(c.forward_chunk).layers == 0)
-        body.send(*f_leaves, port_of(true, p.forward_slot));
       if (b_leaves != nullptr && layout_.chunk(c.backward_chunk).layers == 0)
         body.send(*b_leaves, port_of(false, p.backward_slot));
     }

@@ -76,9 +76,10 @@ class chain_layout {
     return lower ? lane::receive_lower : lane::receive_higher;
   }
 
-  /// Whether the activation and the gradient that the two halves of a pair send leave on one lane.
+  /// Whether the activation and the gradient that the two halves of a pair make leave on one lane.
   bool share_a_lane(call const& c) const {
     if (c.what != form::forward_backward) return false;
+    if (chunk(c.forward_chunk).layers == 0) return false;
     int const to = chunk(c.forward_chunk).to, from = chunk(c.backward_chunk).from;
     return to >= 0 && from >= 0 && lane_of(false, true, to) == lane_of(true, true, from);
   }

@@ -265,6 +265,9 @@ flat_table lower(std::vector<placed_step>& steps, Layers const& layers, chain_la
     call const& c = p.what;
     if (c.runs_input() && layout.chunk(c.backward_chunk).is_last) flat.start_backward(p.backward_slot);
     if (c.runs_forward() && layout.chunk(c.forward_chunk).is_first) flat.start_forward(p.forward_slot);
+    // A chunk without layers passes on what it got.
+    if (c.runs_forward() && layout.chunk(c.forward_chunk).layers == 0)
+      flat.send(false, c.forward_chunk, p.forward_slot, c.forward_microbatch);
     flat.begin(c);
     auto const pairs = [&layers](int l) { return detail::runs_in_pairs<typename S::model>(layers[l].type); };
     for_each_body(c, layers, pairs, [&](body_call const& body) {
@@ -273,9 +276,6 @@ flat_table lower(std::vector<placed_step>& steps, Layers const& layers, chain_la
       flat.paste(detail::find_rows<S>(body.what, f, b), body, p);
     });
     flat.end(p);
-    // A chunk without layers passes on what it got.
-    if (c.runs_forward() && layout.chunk(c.forward_chunk).layers == 0)
-      flat.send(false, c.forward_chunk, p.forward_slot, c.forward_microbatch);
     if (c.runs_input() && layout.chunk(c.backward_chunk).layers == 0)
       flat.send(true, c.backward_chunk, p.backward_slot, c.backward_microbatch);
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 using namespace stretto;
 using lowered::policy;
@@ -28,18 +29,21 @@ TEST_CASE("an empty chunk before the bend of a V is legal where W runs apart", "
   }
 }
 
-// A pair whose forward has more layers than its backward sends B before F; lower_messages, and so the other end, has F first.
+// A pair whose forward has more layers than its backward, or none, makes B before F; lower_messages, and so the other end, has
+// F first.
 TEST_CASE("both ends list messages in one order where pairs are uneven", "[tables]") {
   for (int const ranks : {2, 3, 4}) {
     lowered::each_pipeline(ranks, 2 * ranks + 1, [&](plan made) {
       plan_facts const facts = made.facts();
-      for (int const longer : {0, 1}) {
+      std::pair<unsigned, unsigned> const sizes[] = {{3, 1}, {1, 3}, {0, 2}, {2, 0}};
+      for (auto const& layers : sizes) {
         auto const types = [&](int stage) {
-          return std::vector<int>(stage / facts.ranks % 2 == longer ? 3U : 1U, lowered::moe);
+          return std::vector<int>(stage / facts.ranks % 2 == 0 ? layers.first : layers.second, lowered::moe);
         };
         plan again(std::move(made));
         lowered::step step = lowered::lower(std::move(again), policy::split, lowered::with_ends(facts, types));
-        INFO(facts.name << ", " << ranks << " ranks, " << facts.chunks << " chunks, longer " << longer);
+        INFO(facts.name << ", " << ranks << " ranks, " << facts.chunks << " chunks, " << layers.first << " or "
+                        << layers.second << " layers");
         CHECK(lowered::ends_agree(step));
         made = std::move(step.all);
       }
