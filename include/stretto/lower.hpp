@@ -140,7 +140,7 @@ class flattener {
       int const layer = forward ? body.forward_layer : body.backward_layer;
       int const slot = forward ? p.forward_slot : p.backward_slot;
       o.layer = static_cast<short>(layer);
-      o.slot = static_cast<short>(slot);
+      o.slot = slot;
       o.chunk = forward ? p.what.forward_chunk : p.what.backward_chunk;
       o.microbatch = forward ? p.what.forward_microbatch : p.what.backward_microbatch;
       o.group = slot * layout_.points() + layout_.point(layer);
@@ -226,7 +226,7 @@ class flattener {
     o.peer = static_cast<short>(peer);
     o.chunk = static_cast<short>(chunk);
     o.layer = 0;
-    o.slot = static_cast<short>(slot);
+    o.slot = slot;
     o.microbatch = microbatch;
     bool const at_begin = gradient == sends;
     int const point = at_begin ? layout_.chunk(chunk).begin : layout_.chunk(chunk).end;
