@@ -25,8 +25,8 @@ struct TwoStream : st::Schedule<Model, st::TwoStream1F1B> {};
 struct SplitDW : st::Schedule<Model, st::TwoStream1F1B, st::SplitDW> {};
 
 struct training {
-  std::vector<float> losses;          ///< of each step, over all ranks
-  std::vector<std::uint32_t> bits;    ///< losses and gradients of the last step, rank by rank
+  std::vector<float> losses; ///< of each step, over all ranks
+  std::vector<std::uint32_t> bits; ///< losses and gradients of the last step, rank by rank
   std::size_t peak_bytes = 0, lives_after = 0;
 };
 
@@ -71,18 +71,19 @@ template <class S> training train() {
 
 void print(char const* policy, training const& of, training const& serial) {
   std::printf("  %-22s %10.4f %12.4f   %-9s %10zu %10zu\n", policy, static_cast<double>(of.losses.front()),
-              static_cast<double>(of.losses.back()), of.bits == serial.bits ? "yes" : "NO", of.peak_bytes, of.lives_after);
+              static_cast<double>(of.losses.back()), of.bits == serial.bits ? "yes" : "NO", of.peak_bytes,
+              of.lives_after);
 }
 
-}  // namespace
+} // namespace
 
 int main() try {
   training const serial = train<Serial>(), two_stream = train<TwoStream>(), split = train<SplitDW>();
   std::printf("%d ranks, %d microbatches, layers %s, %d steps\n\n", ranks, microbatches, picture, steps);
   for (std::size_t step = 0; step < serial.losses.size(); step += 20)
     std::printf("  step %3zu   loss %.4f\n", step, static_cast<double>(serial.losses[step]));
-  std::printf("\n  %-22s %10s %12s   %-9s %10s %10s\n", "policy", "first loss", "last loss", "same bits", "peak bytes",
-              "left after");
+  std::printf("\n  %-22s %10s %12s   %-9s %10s %10s\n", "policy", "first loss", "last loss", "same bits",
+              "peak bytes", "left after");
   print("Serial", serial, serial);
   print("TwoStream1F1B", two_stream, serial);
   print("TwoStream1F1B, SplitDW", split, serial);

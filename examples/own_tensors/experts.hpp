@@ -13,20 +13,20 @@ struct expert_rows : st::value {};
 struct experts_chosen : st::metadata {
   using type = std::vector<int>;
 };
-template <class Comm> struct way : st::metadata {
-  using type = typename Comm::handle;
-};
+template <class Comm> struct way : st::metadata { using type = typename Comm::handle; };
 
 /// The mixer, and the router's decision: each word leaves once for each of its choices.
 class MixAndRoute : public st::Phase<st::attn> {
- public:
+public:
   using reads = st::values<hidden>;
   using writes = st::values<choice_rows, weights, residual, experts_chosen>;
   using saves = st::values<hidden>;
   struct saved {
     tensor mixed, probabilities, inner, logits_gradient;
     std::vector<int> expert;
-    std::size_t bytes() const { return mixed.bytes() + probabilities.bytes() + inner.bytes() + logits_gradient.bytes(); }
+    std::size_t bytes() const {
+      return mixed.bytes() + probabilities.bytes() + inner.bytes() + logits_gradient.bytes();
+    }
   };
 
   MixAndRoute(mixer mix, parameter& router, int top_k) : mix_(mix), router_(&router), top_k_(top_k) {}
@@ -45,8 +45,8 @@ class MixAndRoute : public st::Phase<st::attn> {
   }
   void backward_input(auto& io) {
     auto& kept = io.saved();
-    kept.logits_gradient = softmax_backward(choose_backward(io.grad(weights{}), kept.expert, router_->weight.columns()),
-                                            kept.probabilities);
+    kept.logits_gradient = softmax_backward(
+        choose_backward(io.grad(weights{}), kept.expert, router_->weight.columns()), kept.probabilities);
     tensor g = add(io.grad(residual{}), sum_repeated_rows(io.grad(choice_rows{}), top_k_));
     add_product_with_transposed(g, kept.logits_gradient, router_->weight);
     kept.inner = tanh_backward(g, kept.mixed);
@@ -59,7 +59,7 @@ class MixAndRoute : public st::Phase<st::attn> {
     add_product_of_transposed(router_->gradient, add(io[hidden{}], kept.mixed), kept.logits_gradient);
   }
 
- private:
+private:
   mixer mix_;
   parameter* router_;
   int top_k_;
@@ -67,7 +67,7 @@ class MixAndRoute : public st::Phase<st::attn> {
 
 /// Rows to the ranks of their experts.
 template <class Comm> class Dispatch : public st::Phase<st::dispatch> {
- public:
+public:
   using reads = st::values<choice_rows, experts_chosen>;
   using writes = st::values<arrived, way<Comm>>;
   using saves = st::values<>;
@@ -81,13 +81,13 @@ template <class Comm> class Dispatch : public st::Phase<st::dispatch> {
     io.grad(choice_rows{}) = comm_->dispatch_backward(io.grad(arrived{}), io[way<Comm>{}]);
   }
 
- private:
+private:
   Comm* comm_;
 };
 
 /// The experts of this rank: `tanh(x up) down`.
 template <class Comm> class Experts : public st::Phase<st::mlp> {
- public:
+public:
   using reads = st::values<arrived, way<Comm>>;
   using writes = st::values<expert_rows>;
   using saves = st::values<arrived>;
@@ -97,7 +97,8 @@ template <class Comm> class Experts : public st::Phase<st::mlp> {
     std::size_t bytes() const { return activation.bytes() + inner.bytes(); }
   };
 
-  Experts(std::vector<parameter*> up, std::vector<parameter*> down) : up_(std::move(up)), down_(std::move(down)) {}
+  Experts(std::vector<parameter*> up, std::vector<parameter*> down)
+      : up_(std::move(up)), down_(std::move(down)) {}
 
   void forward(auto& io) {
     tensor const& x = io[arrived{}];
@@ -110,7 +111,8 @@ template <class Comm> class Experts : public st::Phase<st::mlp> {
     kept.activation = tanh(sum);
     tensor out(x.account(), x.rows(), x.columns());
     each(kept, [&](std::size_t e, int first, int count) {
-      add_product(out.part(first, count), std::as_const(kept.activation).part(first, count), down_[e]->weight);
+      add_product(out.part(first, count), std::as_const(kept.activation).part(first, count),
+                  down_[e]->weight);
     });
     io[expert_rows{}] = std::move(out);
   }
@@ -139,7 +141,7 @@ template <class Comm> class Experts : public st::Phase<st::mlp> {
     });
   }
 
- private:
+private:
   template <class F> static void each(saved const& kept, F&& f) {
     int first = 0;
     for (std::size_t e = 0; e < kept.rows.size(); first += kept.rows[e++])
@@ -150,7 +152,7 @@ template <class Comm> class Experts : public st::Phase<st::mlp> {
 
 /// Rows back to their words, weighted, added to the residual.
 template <class Comm> class Combine : public st::Phase<st::combine> {
- public:
+public:
   using reads = st::values<expert_rows, weights, residual, way<Comm>>;
   using writes = st::values<hidden>;
   using saves = st::values<weights>;
@@ -171,11 +173,12 @@ template <class Comm> class Combine : public st::Phase<st::combine> {
     tensor const& g = io.grad(hidden{});
     io.grad(residual{}) = g;
     io.grad(weights{}) = weights_gradient(g, io.saved().rows, io[weights{}].columns());
-    io.grad(expert_rows{}) = comm_->combine_backward(weighted_rows_gradient(g, io[weights{}]), io[way<Comm>{}]);
+    io.grad(expert_rows{}) =
+        comm_->combine_backward(weighted_rows_gradient(g, io[weights{}]), io[way<Comm>{}]);
   }
 
- private:
+private:
   Comm* comm_;
 };
 
-}  // namespace own_tensors
+} // namespace own_tensors

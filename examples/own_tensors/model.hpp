@@ -22,8 +22,8 @@ template <class Phase> using plain = Phase;
 
 template <template <class> class Wrap> struct EmbedLayer : st::Block<Wrap<Embed>> {};
 template <class Comm, template <class> class Wrap>
-struct MoeLayer : st::Block<Wrap<MixAndRoute>, st::Detach, Wrap<Dispatch<Comm>>, st::Detach, Wrap<Experts<Comm>>,
-                            st::Detach, Wrap<Combine<Comm>>> {};
+struct MoeLayer : st::Block<Wrap<MixAndRoute>, st::Detach, Wrap<Dispatch<Comm>>, st::Detach,
+                            Wrap<Experts<Comm>>, st::Detach, Wrap<Combine<Comm>>> {};
 template <template <class> class Wrap>
 struct DenseLayer : st::Block<Wrap<Mix>, st::Detach, Wrap<FeedForward>> {};
 template <template <class> class Wrap> struct HeadLayer : st::Block<Wrap<Head>> {};
@@ -34,7 +34,7 @@ struct Model : st::Blocks<EmbedLayer<Wrap>, MoeLayer<Comm, Wrap>, DenseLayer<Wra
 /// The layers of one rank from a picture: E embedding, M mixture of experts, D dense, H head, `|` between chunks. Parameters that several ranks
 /// have start the same on each, and an expert starts the same wherever it lives.
 template <class Comm, template <class> class Wrap = plain> class network {
- public:
+public:
   using model = Model<Comm, Wrap>;
 
   network(std::string_view picture, shape const& of, st::array::tensors& arrays, Comm& comm, int microbatches)
@@ -46,25 +46,32 @@ template <class Comm, template <class> class Wrap = plain> class network {
     data.gradient_scale = 1.0F / static_cast<float>(microbatches * ranks_);
     for (char const kind : picture) {
       switch (kind) {
-        case 'E': add<EmbedLayer<Wrap>>(Wrap<Embed>(make(of.vocabulary, of.hidden), data)); break;
-        case 'M': {
-          mixer const mix = make_mixer();
-          parameter& router = make(of.hidden, of.experts);
-          auto const up = make_experts(of.hidden, of.inner), down = make_experts(of.inner, of.hidden);
-          add<MoeLayer<Comm, Wrap>>(Wrap<MixAndRoute>(mix, router, of.top_k), Wrap<Dispatch<Comm>>(comm),
-                                    Wrap<Experts<Comm>>(up, down), Wrap<Combine<Comm>>(comm));
-          break;
-        }
-        case 'D': {
-          mixer const mix = make_mixer();
-          parameter& up = make(of.hidden, of.inner);
-          parameter& down = make(of.inner, of.hidden);
-          add<DenseLayer<Wrap>>(Wrap<Mix>(mix), Wrap<FeedForward>(up, down));
-          break;
-        }
-        case 'H': add<HeadLayer<Wrap>>(Wrap<Head>(make(of.hidden, of.vocabulary), data)); break;
-        case '|': layers.next_chunk(); break;
-        default: throw std::invalid_argument("a picture of layers is made of E, M, D, H and |");
+      case 'E':
+        add<EmbedLayer<Wrap>>(Wrap<Embed>(make(of.vocabulary, of.hidden), data));
+        break;
+      case 'M': {
+        mixer const mix = make_mixer();
+        parameter& router = make(of.hidden, of.experts);
+        auto const up = make_experts(of.hidden, of.inner), down = make_experts(of.inner, of.hidden);
+        add<MoeLayer<Comm, Wrap>>(Wrap<MixAndRoute>(mix, router, of.top_k), Wrap<Dispatch<Comm>>(comm),
+                                  Wrap<Experts<Comm>>(up, down), Wrap<Combine<Comm>>(comm));
+        break;
+      }
+      case 'D': {
+        mixer const mix = make_mixer();
+        parameter& up = make(of.hidden, of.inner);
+        parameter& down = make(of.inner, of.hidden);
+        add<DenseLayer<Wrap>>(Wrap<Mix>(mix), Wrap<FeedForward>(up, down));
+        break;
+      }
+      case 'H':
+        add<HeadLayer<Wrap>>(Wrap<Head>(make(of.hidden, of.vocabulary), data));
+        break;
+      case '|':
+        layers.next_chunk();
+        break;
+      default:
+        throw std::invalid_argument("a picture of layers is made of E, M, D, H and |");
       }
     }
   }
@@ -78,7 +85,9 @@ template <class Comm, template <class> class Wrap = plain> class network {
       auto draw = [&] { return static_cast<int>(random() % static_cast<unsigned>(of_.vocabulary)); };
       std::vector<int> text = {draw(), draw()};
       while (static_cast<int>(text.size()) < of_.words + 2)
-        text.push_back(random() % 16 == 0 ? draw() : (2 * text[text.size() - 1] + text[text.size() - 2] + 1) % of_.vocabulary);
+        text.push_back(random() % 16 == 0
+                           ? draw()
+                           : (2 * text[text.size() - 1] + text[text.size() - 2] + 1) % of_.vocabulary);
       data.words[m].assign(text.begin() + 1, text.end() - 1);
       data.next_words[m].assign(text.begin() + 2, text.end());
     }
@@ -96,7 +105,8 @@ template <class Comm, template <class> class Wrap = plain> class network {
     std::vector<std::uint32_t> all;
     for (float const l : data.losses) all.push_back(std::bit_cast<std::uint32_t>(l));
     for (parameter const& p : parameters)
-      for (std::size_t i = 0; i < p.gradient.size(); ++i) all.push_back(std::bit_cast<std::uint32_t>(p.gradient.data()[i]));
+      for (std::size_t i = 0; i < p.gradient.size(); ++i)
+        all.push_back(std::bit_cast<std::uint32_t>(p.gradient.data()[i]));
     return all;
   }
   std::size_t parameter_bytes() const {
@@ -109,7 +119,7 @@ template <class Comm, template <class> class Wrap = plain> class network {
   std::deque<parameter> parameters;
   st::layer_list<model> layers;
 
- private:
+private:
   parameter& make(int rows, int columns, int seed = -1) {
     bool const of_expert = seed >= 0;
     if (!of_expert) seed = 1000 * ++made_;
@@ -118,7 +128,8 @@ template <class Comm, template <class> class Wrap = plain> class network {
     tensor& w = parameters.back().weight;
     // By hand: what the standard's distributions give differs between libraries.
     for (std::size_t i = 0; i < w.size(); ++i)
-      w.data()[i] = (static_cast<float>(random() >> 8) / 8388608.0F - 1) * std::sqrt(3.0F / static_cast<float>(rows));
+      w.data()[i] =
+          (static_cast<float>(random() >> 8) / 8388608.0F - 1) * std::sqrt(3.0F / static_cast<float>(rows));
     return parameters.back();
   }
   mixer make_mixer() {
@@ -139,4 +150,4 @@ template <class Comm, template <class> class Wrap = plain> class network {
   int rank_, ranks_, made_ = 0;
 };
 
-}  // namespace own_tensors
+} // namespace own_tensors

@@ -21,7 +21,7 @@ struct loss : st::objective {};
 
 struct parameter {
   tensor weight, gradient;
-  bool of_expert = false;  ///< lives on one rank; all others are the same on every rank
+  bool of_expert = false; ///< lives on one rank; all others are the same on every rank
 };
 
 /// What the microbatches of one step read, and their losses.
@@ -33,7 +33,7 @@ struct batches {
 
 /// The words of a microbatch as rows.
 class Embed : public st::Phase<st::attn> {
- public:
+public:
   using writes = st::values<hidden>;
   using saves = st::values<>;
 
@@ -43,7 +43,8 @@ class Embed : public st::Phase<st::attn> {
     auto const& words = words_of(io.microbatch());
     tensor rows(table_->weight.account(), static_cast<int>(words.size()), table_->weight.columns());
     for (int i = 0; i < rows.rows(); ++i)
-      for (int j = 0; j < rows.columns(); ++j) rows[i][j] = table_->weight[words[static_cast<std::size_t>(i)]][j];
+      for (int j = 0; j < rows.columns(); ++j)
+        rows[i][j] = table_->weight[words[static_cast<std::size_t>(i)]][j];
     io[hidden{}] = std::move(rows);
   }
   void backward_input(auto&) {}
@@ -51,11 +52,14 @@ class Embed : public st::Phase<st::attn> {
     auto const& words = words_of(io.microbatch());
     tensor const& g = io.grad(hidden{});
     for (int i = 0; i < g.rows(); ++i)
-      for (int j = 0; j < g.columns(); ++j) table_->gradient[words[static_cast<std::size_t>(i)]][j] += g[i][j];
+      for (int j = 0; j < g.columns(); ++j)
+        table_->gradient[words[static_cast<std::size_t>(i)]][j] += g[i][j];
   }
 
- private:
-  std::vector<int> const& words_of(int microbatch) const { return data_->words[static_cast<std::size_t>(microbatch)]; }
+private:
+  std::vector<int> const& words_of(int microbatch) const {
+    return data_->words[static_cast<std::size_t>(microbatch)];
+  }
   parameter* table_;
   batches* data_;
 };
@@ -84,7 +88,7 @@ struct mixer {
 
 /// The dense layer: the mixer, then `x + tanh(x up) down`.
 class Mix : public st::Phase<st::attn> {
- public:
+public:
   using reads = st::values<hidden>;
   using writes = st::values<middle>;
   using saves = st::values<hidden>;
@@ -105,12 +109,12 @@ class Mix : public st::Phase<st::attn> {
   }
   void backward_weight(auto& io) { mix_.backward_weight(io[hidden{}], io.saved().inner); }
 
- private:
+private:
   mixer mix_;
 };
 
 class FeedForward : public st::Phase<st::mlp> {
- public:
+public:
   using reads = st::values<middle>;
   using writes = st::values<hidden>;
   using saves = st::values<middle>;
@@ -135,13 +139,13 @@ class FeedForward : public st::Phase<st::mlp> {
     add_product_of_transposed(down_->gradient, io.saved().activation, io.grad(hidden{}));
   }
 
- private:
+private:
   parameter *up_, *down_;
 };
 
 /// The words that come next, and the loss.
 class Head : public st::Phase<st::mlp> {
- public:
+public:
   using reads = st::values<hidden>;
   using writes = st::values<loss>;
   using saves = st::values<hidden>;
@@ -174,9 +178,9 @@ class Head : public st::Phase<st::mlp> {
     add_product_of_transposed(out_->gradient, io[hidden{}], io.saved().logits_gradient);
   }
 
- private:
+private:
   parameter* out_;
   batches* data_;
 };
 
-}  // namespace own_tensors
+} // namespace own_tensors

@@ -20,8 +20,8 @@ using namespace stretto;
 
 /// The sizes of the values, told by the phases that write them, and what phases keep in `saved()`.
 struct book {
-  std::map<std::tuple<int, int, detail::type_id>, std::size_t> bytes;                   ///< layer, microbatch, value
-  std::map<std::tuple<int, int, phase_kind>, std::function<std::size_t()>> kept;  ///< layer, microbatch, phase
+  std::map<std::tuple<int, int, detail::type_id>, std::size_t> bytes; ///< layer, microbatch, value
+  std::map<std::tuple<int, int, phase_kind>, std::function<std::size_t()>> kept; ///< layer, microbatch, phase
 };
 inline thread_local book* open_book = nullptr;
 
@@ -34,10 +34,12 @@ template <class P> struct told : P {
     if (open_book == nullptr) return;
     note(typename P::writes{}, io);
     if constexpr (requires { typename P::saved; })
-      open_book->kept[{io.layer(), io.microbatch(), P::kind}] = [saved = &io.saved()] { return saved->bytes(); };
+      open_book->kept[{io.layer(), io.microbatch(), P::kind}] = [saved = &io.saved()] {
+        return saved->bytes();
+      };
   }
 
- private:
+private:
   template <class... V> static void note(values<V...>, auto& io) {
     (
         [&] {
@@ -66,11 +68,13 @@ template <class S> class ledger {
   using model = typename S::model;
   static constexpr chain_facts const& chain = chain_of<model>::value;
 
- public:
+public:
   template <class Layers>
   ledger(flat_table const& table, book const& sizes, Layers const& layers, plan_facts const& facts)
-      : table_(table), book_(sizes), layout_(facts, 0, layers), releases(plan_releases<S>(table, layout_, layers)),
-        live_(static_cast<std::size_t>(table.groups) * 64), chain_bytes_(static_cast<std::size_t>(table.groups) * 4) {}
+      : table_(table), book_(sizes), layout_(facts, 0, layers),
+        releases(plan_releases<S>(table, layout_, layers)),
+        live_(static_cast<std::size_t>(table.groups) * 64),
+        chain_bytes_(static_cast<std::size_t>(table.groups) * 4) {}
 
   /// After row `i` has run.
   std::size_t after(int i) {
@@ -92,14 +96,17 @@ template <class S> class ledger {
     return sum;
   }
 
- private:
+private:
   std::size_t& at(int group, int cell) { return live_[static_cast<std::size_t>(group * 64 + cell)]; }
   std::size_t& chain_bytes(int group, int c) { return chain_bytes_[static_cast<std::size_t>(group * 4 + c)]; }
-  std::size_t bytes_of(op const& o, detail::type_id value) const { return book_.bytes.at({o.layer, o.microbatch, value}); }
+  std::size_t bytes_of(op const& o, detail::type_id value) const {
+    return book_.bytes.at({o.layer, o.microbatch, value});
+  }
 
   void write(op const& o, block_facts const& f, int cell) {
     if (cell >= 4 && cell < 8) at(o.group, cell) = chain_bytes(o.group, cell - 4);
-    if (cell >= 8 && cell < 24 && !f.root_is_metadata[cell - 8]) at(o.group, cell) = bytes_of(o, f.root[cell - 8]);
+    if (cell >= 8 && cell < 24 && !f.root_is_metadata[cell - 8])
+      at(o.group, cell) = bytes_of(o, f.root[cell - 8]);
     if (cell >= 24 && cell < 46) at(o.group, cell) = bytes_of(o, f.root[f.leaf_root[cell - 24]]);
     if (cell >= 48 && cell < 56)
       for (int p = 0; p < f.phases; ++p)
@@ -124,10 +131,10 @@ template <class S> class ledger {
   book const& book_;
   chain_layout layout_;
 
- public:
+public:
   std::vector<release> releases;
 
- private:
+private:
   std::vector<std::size_t> live_, chain_bytes_;
   std::map<std::pair<int, int>, std::function<std::size_t()>> kept_;
 };
@@ -183,7 +190,7 @@ using Model = Network::model;
 
 /// One step of one rank, op by op.
 struct watched_step {
-  std::vector<std::size_t> measured, expected;  ///< after each row, parameters left out
+  std::vector<std::size_t> measured, expected; ///< after each row, parameters left out
   std::size_t peak = 0, left = 0;
   std::vector<release> planned;
   release_counts releases;
@@ -192,7 +199,8 @@ struct watched_step {
 };
 
 template <class S, class Tensors = array::tensors>
-watched_step watch(host::group& group, int rank, std::string const& picture, int microbatches, int delay = 0) {
+watched_step watch(host::group& group, int rank, std::string const& picture, int microbatches,
+                   int delay = 0) {
   auto exchange = group.communicator(rank);
   own_tensors::shape const shape;
   Comm comm(exchange, shape.experts / group.ranks());
@@ -225,4 +233,4 @@ watched_step watch(host::group& group, int rank, std::string const& picture, int
   return found;
 }
 
-}  // namespace memory_test
+} // namespace memory_test

@@ -32,7 +32,8 @@ struct failing_exchange {
   int rank() const { return inner.rank(); }
   int ranks() const { return inner.ranks(); }
   void exchange_counts(int const* send_rows, int* counts) { inner.exchange_counts(send_rows, counts); }
-  void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows, std::size_t bytes) {
+  void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows,
+                  std::size_t bytes) {
     if (fails.exchange(false)) throw host::communicator_error("the link is down", rank());
     inner.all_to_all(send, send_rows, receive, receive_rows, bytes);
   }
@@ -54,17 +55,20 @@ struct faulty_lanes {
     if (op++ != at) return inner.run(on, label, task);
     met = label;
     switch (what) {
-      case mishap::phase_throws_at_once: return inner.run(on, label, [] { throw std::runtime_error("no more tokens"); });
-      case mishap::phase_throws_at_its_end:
-        return inner.run(on, label, [task]() mutable {
-          task();
-          throw std::runtime_error("no more tokens");
-        });
-      case mishap::communicator_fails:
-        inner.run(on, label, [flag = &exchange.fails] { *flag = true; });
-        return inner.run(on, label, task);
-      case mishap::rank_leaves: throw left_the_group();
-      case mishap::none: break;
+    case mishap::phase_throws_at_once:
+      return inner.run(on, label, [] { throw std::runtime_error("no more tokens"); });
+    case mishap::phase_throws_at_its_end:
+      return inner.run(on, label, [task]() mutable {
+        task();
+        throw std::runtime_error("no more tokens");
+      });
+    case mishap::communicator_fails:
+      inner.run(on, label, [flag = &exchange.fails] { *flag = true; });
+      return inner.run(on, label, task);
+    case mishap::rank_leaves:
+      throw left_the_group();
+    case mishap::none:
+      break;
     }
     inner.run(on, label, task);
   }
@@ -87,7 +91,7 @@ struct outcome {
   bool idle = false;
   std::size_t lives = 0;
   std::vector<op_label> labels;
-  std::vector<std::uint32_t> bits;  ///< of the step after it
+  std::vector<std::uint32_t> bits; ///< of the step after it
 };
 
 /// A step in which rank `where` meets a mishap at op `at`, and a whole one after it.
@@ -147,7 +151,8 @@ template <class S> std::vector<outcome> step_with(mishap what, int where, int at
 }
 
 bool same(op_label const& a, op_label const& b) {
-  return a.phase == b.phase && a.what == b.what && a.on == b.on && a.layer == b.layer && a.microbatch == b.microbatch;
+  return a.phase == b.phase && a.what == b.what && a.on == b.on && a.layer == b.layer &&
+         a.microbatch == b.microbatch;
 }
 
 template <class S> void every_op_may_fail() {
@@ -157,8 +162,8 @@ template <class S> void every_op_may_fail() {
   for (outcome const& rank : sound) REQUIRE(rank.error.empty());
   int failed_exchanges = 0;
   for (int at = 0; at < ops; ++at)
-    for (mishap const what : {mishap::phase_throws_at_once, mishap::phase_throws_at_its_end, mishap::communicator_fails,
-                              mishap::rank_leaves}) {
+    for (mishap const what : {mishap::phase_throws_at_once, mishap::phase_throws_at_its_end,
+                              mishap::communicator_fails, mishap::rank_leaves}) {
       int const where = at % ranks;
       phase_kind const phase = sound[0].labels[static_cast<std::size_t>(at)].phase;
       if (what == mishap::communicator_fails && phase != dispatch && phase != combine) continue;
@@ -180,7 +185,8 @@ template <class S> void every_op_may_fail() {
           CHECK(mine.error.find("rank " + std::to_string(where) + " did not come to") != std::string::npos);
           CHECK((mine.names_op || mine.error.find("barrier") != std::string::npos));
         } else {
-          std::string const sentence = "rank " + std::to_string(where) + ": " + host::describe(met) + " failed: ";
+          std::string const sentence =
+              "rank " + std::to_string(where) + ": " + host::describe(met) + " failed: ";
           // A rank that had nothing left to do learns it where the step ends.
           if (!mine.step_failed && rank != where && mine.error.find(end_of_step) == 0)
             mine.error.erase(0, end_of_step.size());
@@ -196,14 +202,17 @@ template <class S> void every_op_may_fail() {
   CHECK(failed_exchanges == 8);
 }
 
-}  // namespace
+} // namespace
 
-TEST_CASE("Serial: whatever fails at whichever op, every rank ends with one error and can go on", "[failure]") {
+TEST_CASE("Serial: whatever fails at whichever op, every rank ends with one error and can go on",
+          "[failure]") {
   every_op_may_fail<Schedule<Model, Serial>>();
 }
-TEST_CASE("TwoStream1F1B: whatever fails at whichever op, every rank ends with one error and can go on", "[failure]") {
+TEST_CASE("TwoStream1F1B: whatever fails at whichever op, every rank ends with one error and can go on",
+          "[failure]") {
   every_op_may_fail<Schedule<Model, TwoStream1F1B>>();
 }
-TEST_CASE("SplitDW: whatever fails at whichever op, every rank ends with one error and can go on", "[failure]") {
+TEST_CASE("SplitDW: whatever fails at whichever op, every rank ends with one error and can go on",
+          "[failure]") {
   every_op_may_fail<Schedule<Model, TwoStream1F1B, SplitDW>>();
 }

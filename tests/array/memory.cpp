@@ -12,10 +12,12 @@ using namespace memory_test;
 
 namespace {
 
-template <class S> std::vector<watched_step> watch_all(int ranks, std::string const& picture, int microbatches) {
+template <class S>
+std::vector<watched_step> watch_all(int ranks, std::string const& picture, int microbatches) {
   std::vector<watched_step> all(static_cast<std::size_t>(ranks));
   host::group group(ranks);
-  group.run([&](int rank) { all[static_cast<std::size_t>(rank)] = watch<S>(group, rank, picture, microbatches); });
+  group.run(
+      [&](int rank) { all[static_cast<std::size_t>(rank)] = watch<S>(group, rank, picture, microbatches); });
   return all;
 }
 
@@ -24,7 +26,8 @@ template <class... Policies> void table_tells_what_lives(std::vector<std::string
     for (std::string const& picture : pictures)
       for (int const microbatches : {1, 2, 5}) {
         CAPTURE(ranks, picture, microbatches);
-        for (watched_step const& rank : watch_all<Schedule<Model, Policies...>>(ranks, picture, microbatches)) {
+        for (watched_step const& rank :
+             watch_all<Schedule<Model, Policies...>>(ranks, picture, microbatches)) {
           CHECK(rank.measured == rank.expected);
           CHECK(rank.measured.size() == rank.table.ops.size());
           CHECK(rank.left == 0);
@@ -36,13 +39,13 @@ std::vector<std::string> const mixes = {"EH", "EMH", "EDH", "EMDMH", "EDMMDH"};
 
 /// A tensor adapter that keeps what it should give back.
 class hoarding : public array::tensors {
- public:
+public:
   void release(tensor&) const {}
 };
 
 std::size_t most(std::vector<std::size_t> const& of) { return *std::max_element(of.begin(), of.end()); }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("after every op lives what the table says", "[array][memory]") {
   table_tells_what_lives<Serial>(mixes);
@@ -70,10 +73,12 @@ TEST_CASE("storage goes back as early as its lane can know", "[array][memory]") 
       watched_step const step = watch_all<S>(1, picture, 6)[0];
       release_counts const& found = step.releases;
       if (picture == "EDMMDH")
-        std::printf("%-22s of %d releases %d at the optimum, %d of these with the last use itself, else %.1f ops behind it; "
+        std::printf("%-22s of %d releases %d at the optimum, %d of these with the last use itself, else %.1f "
+                    "ops behind it; "
                     "%d when the step has drained\n",
                     policy, found.all, found.at_optimum, found.at_last_use,
-                    static_cast<double>(found.rows_behind_last_use) / std::max(1, found.at_optimum - found.at_last_use),
+                    static_cast<double>(found.rows_behind_last_use) /
+                        std::max(1, found.at_optimum - found.at_last_use),
                     found.at_drain);
       CHECK(found.later_than_optimum == 0);
       CHECK(found.at_optimum + found.at_drain == found.all);
@@ -96,7 +101,7 @@ TEST_CASE("storage goes back as early as its lane can know", "[array][memory]") 
 
 TEST_CASE("weight gradients wait within their pair", "[array][memory]") {
   flat_table const table = watch_all<Schedule<Model, TwoStream1F1B, SplitDW>>(1, "EMDMMH", 6)[0].table;
-  std::vector<std::pair<int, int>> pending;  // layer and microbatch of nodes whose W has not run
+  std::vector<std::pair<int, int>> pending; // layer and microbatch of nodes whose W has not run
   std::size_t seen = 0;
   for (op const& o : table.ops) {
     if (o.what == pass::backward_input) pending.push_back({o.layer, o.microbatch});
@@ -124,10 +129,12 @@ TEST_CASE("two streams hold one microbatch more than one", "[array][memory]") {
       if (row + 1 < serial[rank].table.ops.size() && serial[rank].table.ops[row].is_forward() &&
           !serial[rank].table.ops[row + 1].is_forward())
         one = std::max(one, serial[rank].measured[row]);
-    std::printf("rank %zu of 2, layers %s, %d microbatches: one holds %zu bytes; at most live, between ops: Serial %zu, "
+    std::printf("rank %zu of 2, layers %s, %d microbatches: one holds %zu bytes; at most live, between ops: "
+                "Serial %zu, "
                 "TwoStream1F1B %zu, with SplitDW %zu; within ops: %zu, %zu, %zu\n",
-                rank, picture.c_str(), microbatches, one, most(serial[rank].measured), most(two[rank].measured),
-                most(split[rank].measured), serial[rank].peak, two[rank].peak, split[rank].peak);
+                rank, picture.c_str(), microbatches, one, most(serial[rank].measured),
+                most(two[rank].measured), most(split[rank].measured), serial[rank].peak, two[rank].peak,
+                split[rank].peak);
     CHECK(most(two[rank].measured) <= most(serial[rank].measured) + one);
     CHECK(most(split[rank].measured) <= most(serial[rank].measured) + one);
     CHECK(most(two[rank].measured) > most(serial[rank].measured));
@@ -137,13 +144,15 @@ TEST_CASE("two streams hold one microbatch more than one", "[array][memory]") {
 TEST_CASE("a thousand steps take and give back the same", "[array][memory]") {
   host::group group(1);
   auto exchange = group.communicator(0);
-  own_tensors::shape const shape{.vocabulary = 5, .hidden = 3, .inner = 3, .experts = 2, .top_k = 1, .words = 4};
+  own_tensors::shape const shape{
+      .vocabulary = 5, .hidden = 3, .inner = 3, .experts = 2, .top_k = 1, .words = 4};
   Comm comm(exchange, shape.experts);
   array::tensors arrays;
   Network net("EMDH", shape, arrays, comm, 3);
   net.next_batches(0);
   watched_lanes lanes;
-  executor run(Schedule<Model, TwoStream1F1B, SplitDW>{}, backend{arrays, lanes}, net.layers, sizes{.microbatches = 3});
+  executor run(Schedule<Model, TwoStream1F1B, SplitDW>{}, backend{arrays, lanes}, net.layers,
+               sizes{.microbatches = 3});
   std::size_t const parameters = arrays.memory().live();
   run();
   std::size_t const peak = arrays.memory().peak(), taken = arrays.memory().taken();

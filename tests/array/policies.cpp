@@ -18,7 +18,8 @@ using Model = Network::model;
 using Bits = std::vector<std::vector<std::uint32_t>>;
 
 /// Losses and gradients of every rank after one step over threads that sleep at random.
-template <class S> Bits step(int ranks, std::string const& picture, int microbatches, own_tensors::shape const& shape = {}) {
+template <class S>
+Bits step(int ranks, std::string const& picture, int microbatches, own_tensors::shape const& shape = {}) {
   Bits bits(static_cast<std::size_t>(ranks));
   host::group group(ranks);
   group.run([&](int rank) {
@@ -40,7 +41,7 @@ template <class S> Bits step(int ranks, std::string const& picture, int microbat
   return bits;
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("every policy gives the same bits, for one to three expert ranks", "[array]") {
   for (int const ranks : {1, 2, 3})

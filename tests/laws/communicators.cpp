@@ -103,7 +103,9 @@ struct needs_rows : arrays_comm<> {
 };
 struct scales_gradients : arrays_comm<> {
   using arrays_comm<>::arrays_comm;
-  tensor combine_backward(tensor const& rows, handle& h) { return add(arrays_comm<>::combine_backward(rows, h), arrays_comm<>::combine_backward(rows, h)); }
+  tensor combine_backward(tensor const& rows, handle& h) {
+    return add(arrays_comm<>::combine_backward(rows, h), arrays_comm<>::combine_backward(rows, h));
+  }
 };
 struct forgets_after_combine : arrays_comm<> {
   using arrays_comm<>::arrays_comm;
@@ -117,7 +119,9 @@ struct forgets_after_combine : arrays_comm<> {
 struct shares_its_handles : arrays_comm<> {
   using arrays_comm<>::arrays_comm;
   typename arrays_comm<>::handle last;
-  tensor dispatch(tensor const& rows, routing const& where, handle&) { return arrays_comm<>::dispatch(rows, where, last); }
+  tensor dispatch(tensor const& rows, routing const& where, handle&) {
+    return arrays_comm<>::dispatch(rows, where, last);
+  }
   tensor combine(tensor const& rows, handle&) { return arrays_comm<>::combine(rows, last); }
   tensor dispatch_backward(tensor const& rows, handle&) { return combine(rows, last); }
   tensor combine_backward(tensor const& rows, handle&) { return arrays_comm<>::combine_backward(rows, last); }
@@ -140,7 +144,7 @@ struct says_one_takes_more : arrays_comm<> {
   static constexpr int in_flight = 1;
 };
 
-}  // namespace
+} // namespace
 
 TEST_CASE("expert communicators keep the laws", "[laws]") {
   for (int const ranks : {1, 2, 3}) {
@@ -185,7 +189,7 @@ template <class S, class Comm> std::vector<std::uint32_t> step(std::string const
   return bits;
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("a communicator that owns its stream serves a schedule, up to its one handle", "[laws]") {
   using Own = laws::own_stream<Exchange, 1>;
@@ -195,8 +199,9 @@ TEST_CASE("a communicator that owns its stream serves a schedule, up to its one 
   CHECK(step<Schedule<OwnModel, Serial, SplitDW>, Own>("EMDH", 3) == expected);
   // Two microbatches in flight are two handles.
   using Two = Schedule<OwnModel, TwoStream1F1B>;
-  CHECK_THROWS_WITH((step<Two, Own>("EMDH", 3)), ContainsSubstring("F.dispatch of layer 1, microbatch 1") &&
-                                                     ContainsSubstring("the handle of another dispatch still lives"));
+  CHECK_THROWS_WITH((step<Two, Own>("EMDH", 3)),
+                    ContainsSubstring("F.dispatch of layer 1, microbatch 1") &&
+                        ContainsSubstring("the handle of another dispatch still lives"));
 }
 
 namespace {
@@ -204,11 +209,13 @@ namespace {
 struct forgets_own_rows : Exchange {
   using Exchange::Exchange;
   explicit forgets_own_rows(Exchange const& e) : Exchange(e) {}
-  void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows, std::size_t bytes) {
+  void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows,
+                  std::size_t bytes) {
     Exchange::all_to_all(send, send_rows, receive, receive_rows, bytes);
     std::size_t before = 0;
     for (int r = 0; r < rank(); ++r) before += static_cast<std::size_t>(receive_rows[r]) * bytes;
-    std::memset(static_cast<char*>(receive) + before, 0, static_cast<std::size_t>(receive_rows[rank()]) * bytes);
+    std::memset(static_cast<char*>(receive) + before, 0,
+                static_cast<std::size_t>(receive_rows[rank()]) * bytes);
   }
 };
 struct returns_its_own_counts : Exchange {
@@ -222,7 +229,8 @@ struct returns_its_own_counts : Exchange {
 struct delivers_late : Exchange {
   explicit delivers_late(Exchange const& e) : Exchange(e) {}
   std::vector<char> last;
-  void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows, std::size_t bytes) {
+  void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows,
+                  std::size_t bytes) {
     Exchange::all_to_all(send, send_rows, receive, receive_rows, bytes);
     std::size_t total = 0;
     for (int r = 0; r < ranks(); ++r) total += static_cast<std::size_t>(receive_rows[r]) * bytes;
@@ -246,7 +254,7 @@ template <class E> std::vector<bool> kept_by_exchange(int ranks) {
   return kept;
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("row exchanges keep their laws, and those that do not are seen", "[laws]") {
   for (int const ranks : {1, 2, 3}) CHECK(kept_by_exchange<Exchange>(ranks) == all_but({}, 3));
@@ -308,7 +316,7 @@ template <class P> std::vector<bool> kept_by_peers() {
   return kept;
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("peers keep their laws, and those that do not are seen", "[laws]") {
   CHECK(kept_by_peers<Host>() == all_but({}, 3));

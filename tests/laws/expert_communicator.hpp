@@ -23,7 +23,7 @@ namespace laws {
 namespace detail {
 
 template <class Kit> class routed {
- public:
+public:
   /// `count` rows on this rank, for experts drawn from `seed`, or all for the experts from `only` on.
   routed(Kit& kit, int rank, int count, unsigned seed, int only = -1)
       : random_(seed * 977 + static_cast<unsigned>(rank)), numbers(draw(count * Kit::columns)), rows(count) {
@@ -38,10 +38,10 @@ template <class Kit> class routed {
     return made;
   }
 
- private:
+private:
   std::mt19937 random_;
 
- public:
+public:
   std::vector<double> numbers;
   std::vector<int> ids;
   int rows;
@@ -71,7 +71,9 @@ template <class Comm, class Kit> bool comes_back(Comm& comm, Kit& kit, routed<Ki
 template <class Comm, class Kit> bool combine_undoes_dispatch(Comm& comm, Kit& kit) {
   bool kept = true;
   for (unsigned seed = 1; seed <= 5; ++seed)
-    kept = detail::comes_back(comm, kit, detail::routed<Kit>(kit, comm.rank(), 3 + static_cast<int>(seed), seed)) && kept;
+    kept = detail::comes_back(comm, kit,
+                              detail::routed<Kit>(kit, comm.rank(), 3 + static_cast<int>(seed), seed)) &&
+           kept;
   return kept;
 }
 
@@ -137,7 +139,8 @@ template <class Comm, class Kit> bool handles_are_apart_up_to_the_limit(Comm& co
   for (int i = 0; i < count; ++i) {
     what.emplace_back(kit, comm.rank(), 2 + i, 51 + static_cast<unsigned>(i));
     auto& handle = handles[static_cast<std::size_t>(i)].emplace();
-    there.push_back(comm.dispatch(kit.make(what.back().rows, what.back().numbers), kit.route(what.back().ids), handle));
+    there.push_back(
+        comm.dispatch(kit.make(what.back().rows, what.back().numbers), kit.route(what.back().ids), handle));
   }
   bool kept = true;
   detail::routed<Kit> const one_more(kit, comm.rank(), 3, 61);

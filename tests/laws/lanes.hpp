@@ -71,7 +71,8 @@ template <class Lanes> bool wait_binds_to_the_last_record(Lanes& lanes, int pati
   bool early = false;
   lanes.run(lane::comm, detail::label(dispatch, lane::comm), [] {});
   lanes.record(lane::comm, done);
-  lanes.run(lane::comm, detail::label(combine, lane::comm), [&, patience] { early = detail::comes_true(started, patience); });
+  lanes.run(lane::comm, detail::label(combine, lane::comm),
+            [&, patience] { early = detail::comes_true(started, patience); });
   lanes.record(lane::comm, done);
   lanes.wait(lane::compute, done);
   lanes.run(lane::compute, detail::label(mlp), [&started] { started = true; });
@@ -90,7 +91,8 @@ template <class Lanes> bool a_later_record_leaves_the_wait_alone(Lanes& lanes, i
   lanes.record(lane::comm, done);
   lanes.wait(lane::compute, done);
   lanes.run(lane::compute, detail::label(mlp), [&started] { started = true; });
-  lanes.run(lane::comm, detail::label(combine, lane::comm), [&, patience] { kept = detail::comes_true(started, patience); });
+  lanes.run(lane::comm, detail::label(combine, lane::comm),
+            [&, patience] { kept = detail::comes_true(started, patience); });
   lanes.record(lane::comm, done);
   open = true;
   lanes.drain();

@@ -20,15 +20,15 @@ namespace laws {
 template <class Exchange, int K> class own_stream {
   using inner_comm = stretto::array::expert_parallel<Exchange>;
 
- public:
+public:
   using tensor = stretto::array::tensor;
-  using routing = typename inner_comm::routing;  ///< `K` ids for each row
+  using routing = typename inner_comm::routing; ///< `K` ids for each row
 
   class handle {
-   public:
+  public:
     std::vector<int> const& rows() const { return inner.rows(); }
 
-   private:
+  private:
     friend class own_stream;
     typename inner_comm::handle inner;
     struct leave {
@@ -41,7 +41,8 @@ template <class Exchange, int K> class own_stream {
   static constexpr int in_flight = 1;
   static constexpr bool capturable = false;
 
-  own_stream(Exchange& exchange, int local_experts) : inner_(exchange, local_experts), stream_([this] { work(); }) {}
+  own_stream(Exchange& exchange, int local_experts)
+      : inner_(exchange, local_experts), stream_([this] { work(); }) {}
   own_stream(own_stream const&) = delete;
   own_stream& operator=(own_stream const&) = delete;
   ~own_stream() {
@@ -58,7 +59,8 @@ template <class Exchange, int K> class own_stream {
 
   tensor dispatch(tensor const& rows, routing const& where, handle& made) {
     if (lives_ >= in_flight)
-      throw std::logic_error("this communicator has one buffer, and the handle of another dispatch still lives");
+      throw std::logic_error(
+          "this communicator has one buffer, and the handle of another dispatch still lives");
     made.place.reset(&++lives_);
     return on_stream([&] { return inner_.dispatch(repeat_rows(rows, K), where, made.inner); });
   }
@@ -70,7 +72,7 @@ template <class Exchange, int K> class own_stream {
     return on_stream([&] { return inner_.combine_backward(repeat_rows(rows, K), made.inner); });
   }
 
- private:
+private:
   template <class F> tensor on_stream(F&& f) {
     tensor result;
     std::exception_ptr problem;
@@ -110,4 +112,4 @@ template <class Exchange, int K> class own_stream {
   std::thread stream_;
 };
 
-}  // namespace laws
+} // namespace laws

@@ -29,7 +29,8 @@ inline int number_of(stretto::message const& m, int from) {
 
 /// A message is found by direction, stage, microbatch and chain, in whatever order it is asked for. Both ranks send
 /// everything before they receive anything, which a send that waits for its receive does not survive.
-template <class Peers, class Make, class Read> bool messages_are_found_by_name(Peers& peers, int me, int other, Make make, Read read) {
+template <class Peers, class Make, class Read>
+bool messages_are_found_by_name(Peers& peers, int me, int other, Make make, Read read) {
   std::vector<stretto::message> all = detail::some_messages(other);
   for (stretto::message const& m : all) peers.send(m, make(detail::number_of(m, me)));
   std::mt19937 random(static_cast<unsigned>(me + 1));
@@ -40,7 +41,8 @@ template <class Peers, class Make, class Read> bool messages_are_found_by_name(P
 }
 
 /// Names come again every step: of messages with one name the oldest comes first.
-template <class Peers, class Make, class Read> bool the_oldest_comes_first(Peers& peers, int me, int other, Make make, Read read) {
+template <class Peers, class Make, class Read>
+bool the_oldest_comes_first(Peers& peers, int me, int other, Make make, Read read) {
   stretto::message const name{false, 1, 2, 0, other};
   for (int step = 0; step < 5; ++step) peers.send(name, make(10 * step + me));
   bool kept = true;
@@ -49,7 +51,8 @@ template <class Peers, class Make, class Read> bool the_oldest_comes_first(Peers
 }
 
 /// A gradient that nothing flows into crosses as well.
-template <class Peers, class Make, class Read> bool an_empty_tensor_arrives_empty(Peers& peers, int me, int other, Make make, Read read) {
+template <class Peers, class Make, class Read>
+bool an_empty_tensor_arrives_empty(Peers& peers, int me, int other, Make make, Read read) {
   stretto::message const nothing{true, 1, 0, 0, other}, something{true, 1, 1, 0, other};
   peers.send(nothing, typename Peers::tensor{});
   peers.send(something, make(7 + me));

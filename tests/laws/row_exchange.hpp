@@ -14,15 +14,20 @@ namespace detail {
 
 /// How many rows go from one rank to another, in one of several patterns.
 enum class traffic { even, uneven, none_from_first, all_to_last, none };
-inline constexpr traffic all_traffic[] = {traffic::even, traffic::uneven, traffic::none_from_first, traffic::all_to_last,
-                                          traffic::none};
+inline constexpr traffic all_traffic[] = {traffic::even, traffic::uneven, traffic::none_from_first,
+                                          traffic::all_to_last, traffic::none};
 constexpr int rows_between(traffic how, int from, int to, int ranks) {
   switch (how) {
-  case traffic::even: return 2;
-  case traffic::uneven: return (3 * from + 5 * to) % 4;
-  case traffic::none_from_first: return from == 0 ? 0 : 1 + to;
-  case traffic::all_to_last: return to == ranks - 1 ? 3 + from : 0;
-  case traffic::none: break;
+  case traffic::even:
+    return 2;
+  case traffic::uneven:
+    return (3 * from + 5 * to) % 4;
+  case traffic::none_from_first:
+    return from == 0 ? 0 : 1 + to;
+  case traffic::all_to_last:
+    return to == ranks - 1 ? 3 + from : 0;
+  case traffic::none:
+    break;
   }
   return 0;
 }
@@ -79,7 +84,8 @@ template <class Exchange> bool calls_are_apart(Exchange& exchange) {
     send.assign(ranks, round * 100 + exchange.rank());
     exchange.all_to_all(send.data(), one.data(), received.data(), one.data(), sizeof(int));
     send.assign(ranks, -1);
-    for (std::size_t from = 0; from < ranks; ++from) kept = kept && received[from] == round * 100 + static_cast<int>(from);
+    for (std::size_t from = 0; from < ranks; ++from)
+      kept = kept && received[from] == round * 100 + static_cast<int>(from);
   }
   return kept;
 }

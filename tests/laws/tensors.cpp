@@ -97,14 +97,18 @@ struct never_releases : stretto::array::tensors {
   void release(tensor&) const {}
 };
 
-}  // namespace
+} // namespace
 
-TEST_CASE("arrays keep the laws of tensors", "[laws]") { CHECK(kept_by<stretto::array::tensors>() == all_but({})); }
+TEST_CASE("arrays keep the laws of tensors", "[laws]") {
+  CHECK(kept_by<stretto::array::tensors>() == all_but({}));
+}
 
 TEST_CASE("numbers keep the laws of tensors that ask for no storage", "[laws]") {
   toy::tensors<toy::number> numbers;
   auto const make = [](std::vector<double> const& of) { return toy::number(of[0]); };
-  auto const read = [](toy::number const& n) { return n.empty() ? std::vector<double>{} : std::vector<double>{n.value}; };
+  auto const read = [](toy::number const& n) {
+    return n.empty() ? std::vector<double>{} : std::vector<double>{n.value};
+  };
   CHECK(laws::sums_follow_the_calls(numbers, make, read));
   CHECK(laws::an_empty_tensor_is_released(numbers));
 }

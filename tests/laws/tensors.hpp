@@ -11,23 +11,27 @@
 namespace laws {
 
 namespace detail {
-inline std::vector<double> const some = {1, -2, 3.5, 0.25}, others = {0.5, 4, -1, 8}, sums = {1.5, 2, 2.5, 8.25};
+inline std::vector<double> const some = {1, -2, 3.5, 0.25}, others = {0.5, 4, -1, 8},
+                                 sums = {1.5, 2, 2.5, 8.25};
 }
 
-template <class Tensors, class Make, class Read> bool a_leaf_has_the_data_of_its_root(Tensors& tensors, Make make, Read read) {
+template <class Tensors, class Make, class Read>
+bool a_leaf_has_the_data_of_its_root(Tensors& tensors, Make make, Read read) {
   auto const root = make(detail::some);
   return read(tensors.detach(root)) == detail::some && read(root) == detail::some;
 }
 
 /// Assigning the root gives its handle back; the leaf of a reader goes on.
-template <class Tensors, class Make, class Read> bool a_leaf_outlives_its_root(Tensors& tensors, Make make, Read read) {
+template <class Tensors, class Make, class Read>
+bool a_leaf_outlives_its_root(Tensors& tensors, Make make, Read read) {
   auto root = make(detail::some);
   auto const leaf = tensors.detach(root);
   root = typename Tensors::tensor{};
   return read(root).empty() && read(leaf) == detail::some;
 }
 
-template <class Tensors, class Make, class Read> bool empty_tensors_add_nothing(Tensors& tensors, Make make, Read read) {
+template <class Tensors, class Make, class Read>
+bool empty_tensors_add_nothing(Tensors& tensors, Make make, Read read) {
   typename Tensors::tensor sum{};
   typename Tensors::tensor const nothing{};
   tensors.add(sum, nothing);
@@ -45,7 +49,8 @@ template <class Tensors, class Make, class Read> bool sums_are_sums(Tensors& ten
 }
 
 /// Gradients alias: neither what was added up to now nor what is added changes for those who hold it too.
-template <class Tensors, class Make, class Read> bool adding_changes_no_other_tensor(Tensors& tensors, Make make, Read read) {
+template <class Tensors, class Make, class Read>
+bool adding_changes_no_other_tensor(Tensors& tensors, Make make, Read read) {
   auto const first = make(detail::some), second = make(detail::others);
   typename Tensors::tensor sum{};
   tensors.add(sum, first);
@@ -56,7 +61,8 @@ template <class Tensors, class Make, class Read> bool adding_changes_no_other_te
 }
 
 /// The same calls give the same bits, and terms are added one by one in the order of the calls.
-template <class Tensors, class Make, class Read> bool sums_follow_the_calls(Tensors& tensors, Make make, Read read) {
+template <class Tensors, class Make, class Read>
+bool sums_follow_the_calls(Tensors& tensors, Make make, Read read) {
   std::vector<std::vector<double>> terms;
   for (double const x : {1.0, 1.0 / 3, 1.0 / 7, -1.0 / 11, 1e-7, 3e7}) terms.push_back({x, -x});
   auto all = [&] {
@@ -88,7 +94,8 @@ template <class Tensors> bool an_empty_tensor_is_released(Tensors& tensors) {
 }
 
 /// `live()`: how much storage lives, in whatever unit. Releasing a root gives its storage back although a leaf lives, once.
-template <class Tensors, class Make, class Live> bool a_release_gives_storage_back(Tensors& tensors, Make make, Live live) {
+template <class Tensors, class Make, class Live>
+bool a_release_gives_storage_back(Tensors& tensors, Make make, Live live) {
   auto const before = live();
   auto root = make(detail::some);
   auto leaf = tensors.detach(root);
@@ -102,7 +109,8 @@ template <class Tensors, class Make, class Live> bool a_release_gives_storage_ba
 }
 
 /// So does the last handle, and a leaf takes nothing of its own.
-template <class Tensors, class Make, class Live> bool the_last_handle_gives_storage_back(Tensors& tensors, Make make, Live live) {
+template <class Tensors, class Make, class Live>
+bool the_last_handle_gives_storage_back(Tensors& tensors, Make make, Live live) {
   auto const before = live();
   auto root = make(detail::some);
   auto const one = live();

@@ -64,7 +64,9 @@ struct AheadHead : Phase<mlp> {
     io[second_loss{}] = l;
     losses[io.microbatch()] += l;
   }
-  void backward_input(auto& io) { io.grad(ahead{}) = 3 * double(io[ahead{}]) * double(io[ahead{}]) * w->weight; }
+  void backward_input(auto& io) {
+    io.grad(ahead{}) = 3 * double(io[ahead{}]) * double(io[ahead{}]) * w->weight;
+  }
   void backward_weight(auto& io) {
     double const a(io[ahead{}]);
     w->gradient += a * a * a;
@@ -82,27 +84,29 @@ static_assert(!dataflow_of<LastLayer>::value.input_is_carried[0]);
 
 /// E embedding, M MoE, H head that carries, P prediction that carries, Z the last prediction.
 class network : public toy::network<Model> {
- public:
+public:
   network(std::string_view picture, int microbatches) : toy::network<Model>("", microbatches) {
     for (char const kind : picture) {
       if (kind == '|') layers.next_chunk();
       if (kind == 'E') layers.add(layer<EmbedLayer>(Embed(next())));
       if (kind == 'M')
-        layers.add(layer<MoeLayer>(toy::Attention{next(), next()}, toy::Dispatch(), toy::Experts(next()), toy::Combine()));
+        layers.add(layer<MoeLayer>(toy::Attention{next(), next()}, toy::Dispatch(), toy::Experts(next()),
+                                   toy::Combine()));
       if (kind == 'H') layers.add(layer<HeadLayer>(TrunkHead(next(), losses.data())));
       if (kind == 'P') layers.add(layer<MiddleLayer>(Ahead(next()), AheadHead(next(), losses.data())));
       if (kind == 'Z') layers.add(layer<LastLayer>(Ahead(next()), AheadHead(next(), losses.data())));
     }
   }
 
- private:
+private:
   parameter* next() {
     parameters.push_back({0.7 + 0.2 * std::cos(static_cast<double>(parameters.size())), 0});
     return &parameters.back();
   }
 };
 
-template <class S, class Lanes> std::vector<std::uint64_t> train(std::string const& picture, int microbatches, Lanes& lanes) {
+template <class S, class Lanes>
+std::vector<std::uint64_t> train(std::string const& picture, int microbatches, Lanes& lanes) {
   network net(picture, microbatches);
   toy::tensors<toy::number> numbers;
   executor run(S{}, backend{numbers, lanes}, net.layers, sizes{.microbatches = microbatches});
@@ -119,7 +123,8 @@ template <class... Policies> flat_table table_of(std::string const& picture, int
   network net(picture, microbatches);
   toy::tensors<toy::number> numbers;
   null_lanes lanes;
-  return executor(Schedule<Model, Policies...>{}, backend{numbers, lanes}, net.layers, sizes{.microbatches = microbatches})
+  return executor(Schedule<Model, Policies...>{}, backend{numbers, lanes}, net.layers,
+                  sizes{.microbatches = microbatches})
       .table();
 }
 
@@ -138,7 +143,7 @@ bool runs_after(flat_table const& table, int later, int earlier) {
 
 std::vector<std::string> const pictures = {"EHZ", "EMHZ", "EMMHPZ", "EMHPPZ"};
 
-}  // namespace
+} // namespace
 
 TEST_CASE("a trunk that several blocks read: every policy gives the same bits", "[carries]") {
   for (std::string const& picture : pictures)
@@ -166,7 +171,8 @@ TEST_CASE("a trunk that several blocks read, over threads and across chunks", "[
   }
 }
 
-TEST_CASE("a trunk that several blocks read: losses of a plain walk, gradients of finite differences", "[carries]") {
+TEST_CASE("a trunk that several blocks read: losses of a plain walk, gradients of finite differences",
+          "[carries]") {
   int const microbatches = 3;
   network net("EMHPZ", microbatches);
   toy::walker<Model> walk(net);

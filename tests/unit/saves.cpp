@@ -12,7 +12,9 @@ template <bool Told> struct Square : Phase<mlp> {
   using saves = std::conditional_t<Told, values<hidden>, values<>>;
   static constexpr bool has_weights = false;
   void forward(auto& io) { io.out(hidden{}) = double(io.in(hidden{})) * double(io.in(hidden{})); }
-  void backward(auto& io) { io.grad_in(hidden{}) = 2 * double(io.in(hidden{})) * double(io.grad_out(hidden{})); }
+  void backward(auto& io) {
+    io.grad_in(hidden{}) = 2 * double(io.in(hidden{})) * double(io.grad_out(hidden{}));
+  }
 };
 template <bool Told> struct SquareLayer : Block<Square<Told>> {};
 template <bool Told> struct Model : Blocks<toy::EmbedLayer, SquareLayer<Told>, toy::HeadLayer> {};
@@ -26,7 +28,8 @@ template <bool Told, class... Policies> double gradient_of_embedding() {
   layers.add(layer<toy::HeadLayer>(toy::Head(&head, losses.data())));
   toy::tensors<toy::number> numbers;
   null_lanes lanes;
-  executor run(Schedule<Model<Told>, Policies...>{}, backend{numbers, lanes}, layers, sizes{.microbatches = 3});
+  executor run(Schedule<Model<Told>, Policies...>{}, backend{numbers, lanes}, layers,
+               sizes{.microbatches = 3});
   run();
   return embedding.gradient;
 }
@@ -68,7 +71,7 @@ template <class B> double gradient_through() {
   return embedding.gradient;
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("a value lives on for the phase that saves it, also inside of one node", "[saves]") {
   double const expected = gradient_through<TwoNodes>();

@@ -36,9 +36,9 @@ public:
 
   private:
     friend class expert_parallel;
-    std::vector<int> sent_to_, received_from_;  ///< rows by rank
-    std::vector<int> outgoing_;  ///< place on the wire -> row here
-    std::vector<int> arrived_;   ///< place on the wire -> row by expert
+    std::vector<int> sent_to_, received_from_; ///< rows by rank
+    std::vector<int> outgoing_; ///< place on the wire -> row here
+    std::vector<int> arrived_; ///< place on the wire -> row by expert
     std::vector<int> of_expert_;
   };
 
@@ -46,13 +46,15 @@ public:
   static constexpr int in_flight = 0;
   static constexpr bool capturable = false;
 
-  expert_parallel(Exchange& exchange, int local_experts) : exchange_(exchange), local_experts_(local_experts) {}
+  expert_parallel(Exchange& exchange, int local_experts)
+      : exchange_(exchange), local_experts_(local_experts) {}
 
   int rank() const { return exchange_.rank(); }
   int ranks() const { return exchange_.ranks(); }
 
   tensor dispatch(tensor const& rows, routing const& where, handle& made) {
-    std::size_t const local = static_cast<std::size_t>(local_experts_), ranks = static_cast<std::size_t>(this->ranks());
+    std::size_t const local = static_cast<std::size_t>(local_experts_),
+                      ranks = static_cast<std::size_t>(this->ranks());
     std::vector<int> const leaving = count(rows, where);
     made.outgoing_ = grouped(where.expert, leaving);
     std::vector<int> arriving(local * ranks), one(ranks, 1);
@@ -84,11 +86,13 @@ private:
   std::vector<int> count(tensor const& rows, routing const& where) const {
     std::vector<int> made(static_cast<std::size_t>(ranks() * local_experts_));
     if (rows.rows() != static_cast<int>(where.expert.size()))
-      throw std::invalid_argument("stretto::array::expert_parallel: a routing of " + std::to_string(where.expert.size()) +
-                                  " rows for " + std::to_string(rows.rows()));
+      throw std::invalid_argument("stretto::array::expert_parallel: a routing of " +
+                                  std::to_string(where.expert.size()) + " rows for " +
+                                  std::to_string(rows.rows()));
     for (int const e : where.expert) {
       if (e < 0 || e >= static_cast<int>(made.size()))
-        throw std::invalid_argument("stretto::array::expert_parallel: no expert has number " + std::to_string(e));
+        throw std::invalid_argument("stretto::array::expert_parallel: no expert has number " +
+                                    std::to_string(e));
       ++made[static_cast<std::size_t>(e)];
     }
     return made;

@@ -13,7 +13,7 @@ namespace array {
 /// expert.
 struct choices {
   std::vector<int> expert;
-  tensor weight;  ///< [tokens, k]
+  tensor weight; ///< [tokens, k]
 };
 
 inline choices choose(tensor const& probabilities, int k) {
@@ -40,7 +40,8 @@ inline tensor choose_backward(tensor const& weight_gradient, std::vector<int> co
   tensor made(weight_gradient.account(), weight_gradient.rows(), experts);
   std::size_t choice = 0;
   for (int token = 0; token < weight_gradient.rows(); ++token)
-    for (int c = 0; c < weight_gradient.columns(); ++c) made[token][expert.at(choice++)] += weight_gradient[token][c];
+    for (int c = 0; c < weight_gradient.columns(); ++c)
+      made[token][expert.at(choice++)] += weight_gradient[token][c];
   return made;
 }
 

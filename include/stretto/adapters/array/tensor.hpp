@@ -31,9 +31,12 @@ class tensor {
 public:
   tensor() = default;
   /// Zeros.
-  tensor(memory& of, int rows, int columns) : storage_(new storage(of, rows, columns)), rows_(rows), columns_(columns) {}
-  tensor(memory& of, int rows, int columns, std::initializer_list<float> content) : tensor(of, rows, columns) {
-    if (content.size() != storage_->count) throw std::invalid_argument("stretto::array: content of another size");
+  tensor(memory& of, int rows, int columns)
+      : storage_(new storage(of, rows, columns)), rows_(rows), columns_(columns) {}
+  tensor(memory& of, int rows, int columns, std::initializer_list<float> content)
+      : tensor(of, rows, columns) {
+    if (content.size() != storage_->count)
+      throw std::invalid_argument("stretto::array: content of another size");
     std::copy(content.begin(), content.end(), storage_->data.get());
   }
   tensor(tensor const& other) {
@@ -62,13 +65,17 @@ public:
     same.columns_ = columns_;
     return same;
   }
-  bool shares_storage_with(tensor const& other) const noexcept { return storage_ && storage_ == other.storage_; }
+  bool shares_storage_with(tensor const& other) const noexcept {
+    return storage_ && storage_ == other.storage_;
+  }
 
   bool empty() const noexcept { return storage_ == nullptr; }
   bool is_given_back() const noexcept { return storage_ && storage_->given_back; }
   int rows() const noexcept { return rows_; }
   int columns() const noexcept { return columns_; }
-  std::size_t size() const noexcept { return static_cast<std::size_t>(rows_) * static_cast<std::size_t>(columns_); }
+  std::size_t size() const noexcept {
+    return static_cast<std::size_t>(rows_) * static_cast<std::size_t>(columns_);
+  }
   /// What its storage takes; nothing once it was given back.
   std::size_t bytes() const noexcept { return empty() || storage_->given_back ? 0 : storage_->bytes(); }
 
@@ -119,7 +126,8 @@ private:
 
   storage& alive() const {
     if (empty()) throw std::logic_error("stretto::array: an empty tensor is used");
-    if (storage_->given_back) throw std::logic_error("stretto::array: a tensor is used whose storage was given back");
+    if (storage_->given_back)
+      throw std::logic_error("stretto::array: a tensor is used whose storage was given back");
     return *storage_;
   }
 

@@ -22,7 +22,9 @@ public:
   tensors& operator=(tensors const&) = delete;
 
   tensor zeros(int rows, int columns) { return {memory_, rows, columns}; }
-  tensor of(int rows, int columns, std::initializer_list<float> content) { return {memory_, rows, columns, content}; }
+  tensor of(int rows, int columns, std::initializer_list<float> content) {
+    return {memory_, rows, columns, content};
+  }
 
   tensor detach(tensor const& root) const { return root.share(); }
   void add(tensor& sum, tensor const& term) const {
