@@ -23,7 +23,7 @@ struct link_model {
 
   /// How long the model takes for what one rank sends to and receives from the others.
   double transfer_us(std::size_t bytes_out, std::size_t bytes_in) const noexcept {
-    double const bits = 8.0 * static_cast<double>(std::max(bytes_out, bytes_in));
+    double const bits = 8.0 * static_cast<double>((std::max)(bytes_out, bytes_in));
     return microseconds + (gigabits_per_second > 0 ? bits / (gigabits_per_second * 1e3) : 0.0);
   }
 };
