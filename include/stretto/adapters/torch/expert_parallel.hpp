@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -112,6 +113,10 @@ private:
     if (rows.device().is_cpu() == on_device())
       throw std::invalid_argument(std::string("expert_parallel: rows must be in ") + (on_device() ? "device" : "host") +
                                   " memory");
+    auto const expected = std::accumulate(to.begin(), to.end(), std::int64_t{0});
+    if (rows.size(0) != expected)
+      throw std::invalid_argument("expert_parallel: " + std::to_string(rows.size(0)) + " rows for a handle of " +
+                                  std::to_string(expected));
     auto const sent = rows.contiguous();
     auto sizes = rows.sizes().vec();
     sizes[0] = std::accumulate(from.begin(), from.end(), std::int64_t{0});
