@@ -146,15 +146,15 @@ private:
     if (bytes > mine.memory.size()) {
       for (auto const reader : mine.readers) check(cudaEventSynchronize(reader), "cudaEventSynchronize");
       for (auto const& chunk : mine.sent) chunk.synchronize();
-      mine.memory.grow(std::max(bytes, 2 * mine.memory.size()));
+      mine.memory.grow((std::max)(bytes, 2 * mine.memory.size()));
     } else {
       for (auto const reader : mine.readers) check(cudaStreamWaitEvent(here, reader, 0), "cudaStreamWaitEvent");
     }
     mine.readers.clear();
-    std::size_t const chunk = std::max(smallest_chunk, (bytes + detail::staging::most_chunks - 1) / detail::staging::most_chunks);
+    std::size_t const chunk = (std::max)(smallest_chunk, (bytes + detail::staging::most_chunks - 1) / detail::staging::most_chunks);
     std::size_t const gap = first_[me_];
     for (std::size_t begin = 0, k = 0; begin < bytes; begin += chunk, ++k) {
-      std::size_t const end = std::min(bytes, begin + chunk);
+      std::size_t const end = (std::min)(bytes, begin + chunk);
       std::size_t const middle = std::clamp(gap, begin, end);
       if (middle > begin)
         copy(mine.memory.data() + begin, out + begin, middle - begin, cudaMemcpyDeviceToHost, here);
@@ -177,8 +177,8 @@ private:
       for (std::size_t s = 0; s < size_; block += static_cast<std::size_t>(rows[s]) * row_bytes, ++s) {
         auto const& from = from_[s];
         if (s == me_ || from.bytes == 0) continue;
-        std::size_t const begin = std::max(from.first, k * from.chunk);
-        std::size_t const end = std::min(from.first + from.bytes, (k + 1) * from.chunk);
+        std::size_t const begin = (std::max)(from.first, k * from.chunk);
+        std::size_t const end = (std::min)(from.first + from.bytes, (k + 1) * from.chunk);
         if (begin >= end) continue;
         check(cudaStreamWaitEvent(arrivals_.get(), from.sent[k], 0), "cudaStreamWaitEvent");
         copy(block + (begin - from.first), from.buffer + begin, end - begin, cudaMemcpyHostToDevice, arrivals_.get());
