@@ -1,4 +1,5 @@
-#include "run_device.hpp"
+#include "cuda_device.hpp"
+
 #include "schedule_step.hpp"
 
 #include <stretto/adapters/cuda.hpp>
@@ -90,8 +91,11 @@ public:
   void restart_peak() const override { stretto::torch_cuda::restart_peak(); }
 };
 
-one_gpu const gpu;
-[[maybe_unused]] bool const registered = (cuda_device() = &gpu) != nullptr;
-
 }  // namespace
+
+run_device const& first_gpu() {
+  static one_gpu const gpu;
+  return gpu;
+}
+
 }  // namespace train_moe

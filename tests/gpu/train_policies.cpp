@@ -1,5 +1,5 @@
 #include <train_moe/corpus.hpp>
-#include <train_moe/run_device.hpp>
+#include <train_moe/cuda_device.hpp>
 #include <train_moe/schedule_step.hpp>
 #include <train_moe/trainer.hpp>
 
@@ -74,6 +74,7 @@ options larger() {
 }
 
 run_result run(options const& o, policy how, corpus const& text) {
+  if (!cuda_device()) cuda_device() = &first_gpu();
   prepare(o.model.device);
   return train(o, how, text, [](progress const&) {});
 }
@@ -133,7 +134,7 @@ public:
 static_assert(stretto::autograd_tensor_adapter<churning_tensors>);
 
 /// Now and then an op starts late, so that what does not wait for it is early.
-template <bool Waits> class shaken_lanes : public cuda::lanes<current_stream, stretto::host::failure_board> {
+class shaken_lanes : public cuda::lanes<current_stream, stretto::host::failure_board> {
   using base = cuda::lanes<current_stream, stretto::host::failure_board>;
 
 public:
@@ -152,8 +153,9 @@ public:
     base::run(on, label, task);
   }
   void wait(stretto::lane on, event const& mark) {
-    if (Waits) base::wait(on, mark);
+    if (waits) base::wait(on, mark);
   }
+  static inline bool waits = true;
 
 private:
   static constexpr std::size_t bytes = std::size_t{1} << 30;
@@ -161,13 +163,13 @@ private:
   std::mt19937 random_;
 };
 
-/// The GPU with other tensors and lanes.
-template <class Tensors, class Lanes> class changed_gpu : public run_device {
+/// The GPU with tensors and lanes as hostile as the rules of adapters allow; without waits, more than that.
+class hostile_gpu : public run_device {
 public:
-  changed_gpu() : real_(std::exchange(cuda_device(), this)) {}
-  ~changed_gpu() override { cuda_device() = real_; }
-  changed_gpu(changed_gpu const&) = delete;
-  changed_gpu& operator=(changed_gpu const&) = delete;
+  explicit hostile_gpu(bool waits) : real_(std::exchange(cuda_device(), this)) { shaken_lanes::waits = waits; }
+  ~hostile_gpu() override { cuda_device() = real_; }
+  hostile_gpu(hostile_gpu const&) = delete;
+  hostile_gpu& operator=(hostile_gpu const&) = delete;
 
   void prepare() const override { real_->prepare(); }
   void start_rank() const override { real_->start_rank(); }
@@ -177,7 +179,7 @@ public:
   }
   std::unique_ptr<step_runner> make_step(policy how, language_model& model, int rank,
                                          stretto::host::failure_board& board) const override {
-    return make_schedule_step<Tensors, Lanes>(how, model, cuda::lane_options{.rank = rank}, &board);
+    return make_schedule_step<churning_tensors, shaken_lanes>(how, model, cuda::lane_options{.rank = rank}, &board);
   }
   std::size_t live_bytes() const override { return real_->live_bytes(); }
   std::size_t peak_bytes() const override { return real_->peak_bytes(); }
@@ -229,7 +231,7 @@ TEST_CASE("late ops and memory that is written over as soon as it is free change
   o.model.type = GENERATE(number_type::f32, number_type::bf16);
   corpus const text(file.path(), o.model.sequence);
   auto const yardstick = run(o, policy::serial, text);
-  changed_gpu<churning_tensors, shaken_lanes<true>> const hostile;
+  hostile_gpu const hostile(true);
   for (auto const how : {policy::serial, policy::two_stream_1f1b, policy::split_dw}) {
     CAPTURE(name_of(how));
     CHECK(same(run(o, how, text), yardstick));
@@ -241,7 +243,7 @@ TEST_CASE("lanes that forget to wait do not get away with it", "[gpu]") {
   auto const o = larger();
   corpus const text(file.path(), o.model.sequence);
   auto const yardstick = run(o, policy::serial, text);
-  changed_gpu<churning_tensors, shaken_lanes<false>> const broken;
+  hostile_gpu const broken(false);
   bool shows = false;
   try {
     shows = !same(run(o, policy::split_dw, text), yardstick);
