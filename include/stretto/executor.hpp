@@ -194,9 +194,9 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
     }
     if (c.runs_input()) {
       if (layout_.chunk(c.backward_chunk).is_last) port_of(false, p.backward_slot) = port_of(true, p.backward_slot);
-      port_of(false, p.backward_slot).known |= p.backward_known;
       b_leaves = leaving(b, true, c.backward_chunk, p.backward_slot, c.backward_microbatch);
     }
+    if (p.backward_slot >= 0) port_of(false, p.backward_slot).known |= p.backward_known;
     // A chunk without layers passes on what it got.
     bool const passes_on = f_leaves != nullptr && layout_.chunk(c.forward_chunk).layers == 0;
     if constexpr (context::has_peers) if (passes_on) body.send(*f_leaves, port_of(true, p.forward_slot));
