@@ -27,11 +27,14 @@ void add(std::string& text, stretto::plan_facts const& facts, int rank, stretto:
 }
 
 void add(std::string& text, stretto::plan_step const& step) {
-  bool const sends = step.what == stretto::step_kind::send,
-             forward = step.carries == stretto::traffic::activation;
-  text += sends ? "SEND_" : "RECV_";
-  int const consuming = forward ? step.stage + 1 : step.stage - 1;
-  add(text, forward ? 'F' : 'B', sends ? step.stage : consuming, step.number);
+  text += step.what == stretto::step_kind::send ? "[s" : "[r";
+  text += step.carries == stretto::traffic::activation ? "F:" : "B:";
+  add(text, step.stage);
+  text += '.';
+  add(text, step.number);
+  text += ':';
+  add(text, step.peer);
+  text += ']';
 }
 
 } // namespace

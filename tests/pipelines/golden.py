@@ -71,11 +71,30 @@ def check_counts(program: str) -> int:
     return len(lines)
 
 
+def messages(text: str) -> list[list[str]]:
+    """Per rank, what is sent and received, in any order: `sF:0.2:1`."""
+    return [sorted(re.findall(r"[sr][FB]:\d+\.\d+:\d+", line)) for line in text.splitlines()]
+
+
+def check_messages(program: str) -> int:
+    """The same messages as DeepSeek's own lists; where they stand is each one's own choice."""
+    files = 0
+    for size in ("P2.M4", "P4.M8"):
+        path = GOLDEN / f"deepseek.dualpipev.{size}.comm.txt"
+        ranks, microbatches = re.fullmatch(r"P(\d+)\.M(\d+)", size).groups()
+        printed = plan(program, "--pipeline", "dual_pipe_v", "--ranks", ranks, "--microbatches", microbatches, "--format",
+                       "golden", "--comm")
+        wanted = messages(path.read_text())
+        assert sum(map(len, wanted)) > 0 and messages(printed) == wanted, f"messages differ from {path.name}"
+        files += 1
+    return files
+
+
 def main() -> int:
     program = sys.argv[1]
-    files, ranks = check_orders(program), check_counts(program)
-    assert files == 17 and ranks >= 32, "golden files are missing"
-    print(f"{files} golden orders and the counts of {ranks} ranks agree")
+    files, ranks = check_orders(program) + check_messages(program), check_counts(program)
+    assert files == 19 and ranks >= 32, "golden files are missing"
+    print(f"{files} golden orders and lists of messages, and the counts of {ranks} ranks agree")
     return 0
 
 

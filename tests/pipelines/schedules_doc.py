@@ -149,7 +149,8 @@ not; bubble is time outside calls.
 MESSAGES = """\
 ## Messages
 
-`plan --comm` prints each rank's list with its messages: `SEND_F0.2` names the stage that produced, `RECV_F1.2` the stage that
+`plan --comm` prints each rank's list with its messages: `[sF:0.2:1]` sends the activation of stage 0, microbatch 2 to rank 1,
+`[rB:3.0:2]` receives the gradient of stage 3, microbatch 0 from rank 2; both ends name the stage that
 consumes. Stages of one rank exchange nothing.
 
 A send stands right behind the call that writes it. A receive stands as late as two rules allow: before the call that reads
