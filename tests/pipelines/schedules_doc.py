@@ -151,7 +151,7 @@ MESSAGES = """\
 
 `plan --comm` prints each rank's list with its messages: `[sF:0.2:1]` sends the activation of stage 0, microbatch 2 to rank 1,
 `[rB:3.0:2]` receives the gradient of stage 3, microbatch 0 from rank 2; both ends name the stage that
-consumes. Stages of one rank exchange nothing.
+produced it. Stages of one rank exchange nothing.
 
 A send stands right behind the call that writes it. A receive stands as late as two rules allow: before the call that reads
 it, and before every message of the rank that is ready later, counted with F = I = W. All lists then follow one order of
