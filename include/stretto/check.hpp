@@ -60,6 +60,9 @@ constexpr diagnosis check_block(block_facts const& f, int block) {
   if (f.written_twice >= 0) return {fault::written_twice, -1, -1, f.written_twice, block};
   if (f.input_of_two_nodes >= 0)
     return {fault::input_of_two_nodes, -1, -1, f.find_leaf_of_input(f.input[f.input_of_two_nodes]), block};
+  for (int r = 0; r < f.leaves; ++r)
+    if (f.leaf_root[r] >= 0 && f.root_is_objective[f.leaf_root[r]])
+      return {fault::objective_read, -1, -1, f.leaf_root[r], block};
   if (f.carried_wrongly >= 0) return {fault::carried_wrongly, -1, -1, f.carried_wrongly, block};
   return {};
 }

@@ -76,6 +76,9 @@ template <class Subject, class... Facts> struct needs_autograd {
 template <class Subject, class... Facts> struct carried_wrongly {
   static_assert(never<Subject>, STRETTO_E24);
 };
+template <class Subject, class... Facts> struct objective_read {
+  static_assert(never<Subject>, STRETTO_E25);
+};
 
 }  // namespace error
 

@@ -176,6 +176,9 @@ template <class S> struct verdict<S, fault::mixed_backward> {
 template <class S> struct verdict<S, fault::written_twice> {
   static_assert(sizeof(error::written_twice<at_block<S>, at_root<S>>));
 };
+template <class S> struct verdict<S, fault::objective_read> {
+  static_assert(sizeof(error::objective_read<at_block<S>, at_root<S>>));
+};
 template <class S> struct verdict<S, fault::input_of_two_nodes> {
   static_assert(sizeof(error::input_of_two_nodes<at_block<S>, at_leaf<S>>));
 };

@@ -66,6 +66,9 @@
 #define STRETTO_E24 \
   "stretto[E24]: a block carries a value that it writes itself, or that none of its phases reads; leave it out of " \
   "carries, or read it under that name"
+#define STRETTO_E25 \
+  "stretto[E25]: a phase reads an objective, which backward starts from with a gradient of one; write what is read " \
+  "as a value of its own beside it"
 
 namespace stretto {
 inline namespace v0 {
@@ -95,6 +98,7 @@ enum class fault : unsigned char {
   needs_autograd,
   wrong_chunks,
   carried_wrongly,
+  objective_read,
 };
 
 struct rule {
@@ -128,6 +132,7 @@ inline constexpr rule rules[] = {
     {fault::needs_autograd, "needs_autograd", "E21", STRETTO_E21},
     {fault::wrong_chunks, "wrong_chunks", "E22", STRETTO_E22},
     {fault::carried_wrongly, "carried_wrongly", "E24", STRETTO_E24},
+    {fault::objective_read, "objective_read", "E25", STRETTO_E25},
 };
 
 constexpr rule const& rule_of(fault what) {
