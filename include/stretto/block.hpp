@@ -12,15 +12,15 @@ inline namespace v0 {
 
 namespace detail {
 
-template <class... P> struct phase_list {};
+template <class... Ph> struct phase_list {};
 
-template <class P> struct has_named_members {
+template <class Ph> struct has_named_members {
   // A name declared in two bases is ambiguous, so `&both::name` is ill-formed exactly if P declares the name too;
   // unlike a call, this also sees member templates such as `void backward(auto&)`.
   struct fallback {
     int forward, backward, backward_input, backward_weight;
   };
-  struct both : P, fallback {};
+  struct both : Ph, fallback {};
   static constexpr bool forward = !requires { &both::forward; };
   static constexpr bool backward = !requires { &both::backward; };
   static constexpr bool backward_input = !requires { &both::backward_input; };
@@ -32,18 +32,18 @@ template <class P> struct has_named_members {
 template <class Out, class... Items> struct without_cuts {
   using type = Out;
 };
-template <class... P, class... Rest> struct without_cuts<phase_list<P...>, Detach, Rest...>
-    : without_cuts<phase_list<P...>, Rest...> {};
-template <class... P, class First, class... Rest> struct without_cuts<phase_list<P...>, First, Rest...>
-    : without_cuts<phase_list<P..., First>, Rest...> {};
+template <class... Ph, class... Rest> struct without_cuts<phase_list<Ph...>, Detach, Rest...>
+    : without_cuts<phase_list<Ph...>, Rest...> {};
+template <class... Ph, class First, class... Rest> struct without_cuts<phase_list<Ph...>, First, Rest...>
+    : without_cuts<phase_list<Ph..., First>, Rest...> {};
 
-template <int I, class First, class... Rest> struct nth : nth<I - 1, Rest...> {};
+template <int Index, class First, class... Rest> struct nth : nth<Index - 1, Rest...> {};
 template <class First, class... Rest> struct nth<0, First, Rest...> {
   using type = First;
 };
 
-template <int I, class Phases> struct phase_at;
-template <int I, class... P> struct phase_at<I, phase_list<P...>> : nth<I, P...> {};
+template <int Index, class Phases> struct phase_at;
+template <int Index, class... Ph> struct phase_at<Index, phase_list<Ph...>> : nth<Index, Ph...> {};
 
 struct block_builder {
   block_facts f{};
@@ -194,13 +194,13 @@ template <class B> struct dataflow_of {
 namespace detail {
 
 template <class Phases> class layer_of;
-template <class... P> class layer_of<phase_list<P...>> : phase_holder<P>... {
+template <class... Ph> class layer_of<phase_list<Ph...>> : phase_holder<Ph>... {
  public:
-  explicit layer_of(P... phases) : phase_holder<P>{std::move(phases)}... {}
+  explicit layer_of(Ph... phases) : phase_holder<Ph>{std::move(phases)}... {}
   template <class Phase> Phase& phase() { return phase_holder<Phase>::phase; }
-  template <int I> auto& at() { return phase<typename nth<I, P...>::type>(); }
+  template <int Index> auto& at() { return phase<typename nth<Index, Ph...>::type>(); }
   /// Calls `f` with every phase, in forward order.
-  template <class F> void for_each_phase(F&& f) { (f(phase<P>()), ...); }
+  template <class F> void for_each_phase(F&& f) { (f(phase<Ph>()), ...); }
 };
 
 }  // namespace detail

@@ -168,8 +168,8 @@ template <class S, form F, int Forward, int Backward, class Tensors, class Lanes
     }
   }
 
-  template <int I> STRETTO_ALWAYS_INLINE static void step(context& c) {
-    constexpr op const& o = table::value.ops[I];
+  template <int Index> STRETTO_ALWAYS_INLINE static void step(context& c) {
+    constexpr op const& o = table::value.ops[Index];
     if constexpr (!o.is_port()) {
       auto& side = o.is_forward() ? c.f : c.b;
       static_assert(o.wait[index_of(lane::send_lower)] < 0 && o.wait[index_of(lane::send_higher)] < 0 &&
@@ -184,10 +184,10 @@ template <class S, form F, int Forward, int Backward, class Tensors, class Lanes
       c.lanes.run(o.on, op_label{kind, o.what, o.on, side.index, side.microbatch},
                   node_task<model, o.block, o.node, o.what, Tensors>{
                       &c.tensors, static_cast<layer<block>*>(side.phases),
-                      static_cast<slot<model, o.block, Tensors>*>(side.state), side.next, c.releases[I - ports],
-                      c.releases[I - ports + 1], side.index, side.microbatch});
-      if constexpr (events.id[I] >= 0) c.lanes.record(o.on, c.events[events.id[I]]);
-      if constexpr (I == exports_forward || I == exports_backward) {
+                      static_cast<slot<model, o.block, Tensors>*>(side.state), side.next, c.releases[Index - ports],
+                      c.releases[Index - ports + 1], side.index, side.microbatch});
+      if constexpr (events.id[Index] >= 0) c.lanes.record(o.on, c.events[events.id[Index]]);
+      if constexpr (Index == exports_forward || Index == exports_backward) {
         c.lanes.record(o.on, *side.event);
         *side.through = {side.event, bit_of(o.on)};
         if constexpr (context::has_peers)
@@ -195,9 +195,9 @@ template <class S, form F, int Forward, int Backward, class Tensors, class Lanes
       }
     }
   }
-  template <int... I> STRETTO_ALWAYS_INLINE static void run_rows(context& c, std::integer_sequence<int, I...>) {
+  template <int... Index> STRETTO_ALWAYS_INLINE static void run_rows(context& c, std::integer_sequence<int, Index...>) {
     using expand = int[];
-    (void)expand{0, (step<I>(c), 0)...};
+    (void)expand{0, (step<Index>(c), 0)...};
   }
   static void run(context& c) {
     run_rows(c, std::make_integer_sequence<int, table::size>{});

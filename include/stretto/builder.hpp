@@ -53,7 +53,7 @@ class pair_builder {
 
 /// A layer policy: a type that orders one layer's forward beside another layer's backward. It may also order a lone
 /// forward and a lone backward (`forward(pair_builder&)`, `backward(pair_builder&)`).
-template <class P> concept layer_policy = requires(pair_builder& p) { P::pair(p); };
+template <class Ph> concept layer_policy = requires(pair_builder& p) { Ph::pair(p); };
 
 }  // namespace v0
 }  // namespace stretto

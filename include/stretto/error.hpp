@@ -92,20 +92,20 @@ template <class Phases> struct written;
 template <> struct written<phase_list<>> {
   using type = values<>;
 };
-template <class P, class... Rest>
-struct written<phase_list<P, Rest...>> : joined<typename P::writes, typename written<phase_list<Rest...>>::type> {};
+template <class Ph, class... Rest>
+struct written<phase_list<Ph, Rest...>> : joined<typename Ph::writes, typename written<phase_list<Rest...>>::type> {};
 
-template <int I, class Values> struct value_at;
-template <int I, class... V> struct value_at<I, values<V...>> : nth<I, V...> {};
+template <int Index, class Values> struct value_at;
+template <int Index, class... V> struct value_at<Index, values<V...>> : nth<Index, V...> {};
 
 /// The type of root `V` of block type `B`.
 template <class B, int V> using root_type = typename value_at<V, typename written<typename B::phases>::type>::type;
 /// The type of leaf `R`: reads come phase by phase, in the order of their lists.
 template <class B, int R, class Phases = typename B::phases> struct leaf_type;
-template <class B, int R, class P, class... Rest> struct leaf_type<B, R, phase_list<P, Rest...>> {
+template <class B, int R, class Ph, class... Rest> struct leaf_type<B, R, phase_list<Ph, Rest...>> {
   template <class... V> static constexpr int size(values<V...>) { return sizeof...(V); }
-  static constexpr int own = size(typename P::reads{});
-  template <bool Here, class Dummy = void> struct pick : value_at<R, typename P::reads> {};
+  static constexpr int own = size(typename Ph::reads{});
+  template <bool Here, class Dummy = void> struct pick : value_at<R, typename Ph::reads> {};
   template <class Dummy> struct pick<false, Dummy> : leaf_type<B, R - own, phase_list<Rest...>> {};
   using type = typename pick<(R < own)>::type;
 };

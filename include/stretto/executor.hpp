@@ -291,10 +291,10 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
   made_body const* next_body_ = nullptr;
 };
 
-template <class S, class T, class L, class P>
-executor(S, backend<T, L, P>, layer_list<typename S::model>&, sizes) -> executor<S, T, L, P>;
-template <class S, class T, class L, class P>
-executor(unproved, S, backend<T, L, P>, layer_list<typename S::model>&, sizes) -> executor<S, T, L, P>;
+template <class S, class Type, class L, class Ph>
+executor(S, backend<Type, L, Ph>, layer_list<typename S::model>&, sizes) -> executor<S, Type, L, Ph>;
+template <class S, class Type, class L, class Ph>
+executor(unproved, S, backend<Type, L, Ph>, layer_list<typename S::model>&, sizes) -> executor<S, Type, L, Ph>;
 
 }  // namespace v0
 }  // namespace stretto

@@ -10,9 +10,9 @@ inline namespace v0 {
 namespace detail {
 
 /// Scratch memory that may be used in constant expressions.
-template <class T> struct scratch {
-  T* data;
-  constexpr explicit scratch(long long size) : data(new T[static_cast<unsigned long long>(size)]{}) {}
+template <class Type> struct scratch {
+  Type* data;
+  constexpr explicit scratch(long long size) : data(new Type[static_cast<unsigned long long>(size)]{}) {}
   constexpr ~scratch() { delete[] data; }
   scratch(scratch const&) = delete;
   scratch& operator=(scratch const&) = delete;

@@ -43,7 +43,7 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
   using facts = dataflow_of<block>;
   using chain = chain_of<Model>;
   using tensor = typename Tensors::tensor;
-  template <int P> using phase_type = typename phase_at<P, typename block::phases>::type;
+  template <int Ph> using phase_type = typename phase_at<Ph, typename block::phases>::type;
   static constexpr node_range at = range_of(facts::value, Node);
   static constexpr bool by_hand = explicit_phases(facts::value, at) == 1;
 
@@ -146,17 +146,17 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
       phases.template at<decltype(p)::value>().forward(view);
     });
   }
-  template <int P> STRETTO_ALWAYS_INLINE void run_weight_of() const {
-    if constexpr (facts::value.has_weights[P] && facts::value.has_backward_weight[P]) {
-      io<Model, K, P, Tensors, true> view(state, index, microbatch);
-      phases.template at<P>().backward_weight(view);
+  template <int Ph> STRETTO_ALWAYS_INLINE void run_weight_of() const {
+    if constexpr (facts::value.has_weights[Ph] && facts::value.has_backward_weight[Ph]) {
+      io<Model, K, Ph, Tensors, true> view(state, index, microbatch);
+      phases.template at<Ph>().backward_weight(view);
     }
   }
   template <class F> STRETTO_ALWAYS_INLINE void with_phases(F&& f) const {
     spread(f, std::make_integer_sequence<int, at.end_phase - at.first_phase>{});
   }
-  template <class F, int... P> STRETTO_ALWAYS_INLINE void spread(F&& f, std::integer_sequence<int, P...>) const {
-    f(phases.template at<at.first_phase + P>()...);
+  template <class F, int... Ph> STRETTO_ALWAYS_INLINE void spread(F&& f, std::integer_sequence<int, Ph...>) const {
+    f(phases.template at<at.first_phase + Ph>()...);
   }
 
   gradient_request<tensor> request() const {

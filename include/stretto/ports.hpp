@@ -10,18 +10,18 @@ namespace detail {
 
 /// Per row: the event that is recorded after it (-1: nobody waits for it). An event is free again after its last wait,
 /// in host order; lanes bind a wait to the record issued last before it, so reuse is safe.
-template <int N> struct body_events {
-  int id[extent(N)] = {};
+template <int Rows> struct body_events {
+  int id[extent(Rows)] = {};
   int count = 0;
 };
-template <int N> constexpr body_events<N> number_events(program<N> const& p) {
-  body_events<N> e;
-  int last_wait[extent(N)] = {};
-  for (int i = 0; i < N; ++i) e.id[i] = -1, last_wait[i] = -1;
-  for (int i = 0; i < N; ++i)
+template <int Rows> constexpr body_events<Rows> number_events(program<Rows> const& p) {
+  body_events<Rows> e;
+  int last_wait[extent(Rows)] = {};
+  for (int i = 0; i < Rows; ++i) e.id[i] = -1, last_wait[i] = -1;
+  for (int i = 0; i < Rows; ++i)
     for (int w : p.ops[i].wait)
       if (w >= 0 && !p.ops[w].is_port()) last_wait[w] = i;
-  for (int i = 0; i < N; ++i) {
+  for (int i = 0; i < Rows; ++i) {
     if (last_wait[i] < 0) continue;
     int id = 0;
     for (int tried = 0; tried < i; ++tried)
@@ -37,15 +37,15 @@ template <int N> constexpr body_events<N> number_events(program<N> const& p) {
 
 /// The last op that hands something to the layer behind (forward) or before (backward); -1 if none does. The boundary
 /// cells order all such ops, so this one has seen the others.
-template <int N> constexpr int forward_export(program<N> const& p) {
+template <int Rows> constexpr int forward_export(program<Rows> const& p) {
   int last = -1;
-  for (int i = 0; i < N; ++i)
+  for (int i = 0; i < Rows; ++i)
     if (!p.ops[i].is_port() && (p.ops[i].touches.next_writes & cells::boundary_forward) != 0) last = i;
   return last;
 }
-template <int N> constexpr int backward_export(program<N> const& p) {
+template <int Rows> constexpr int backward_export(program<Rows> const& p) {
   int last = -1;
-  for (int i = 0; i < N; ++i)
+  for (int i = 0; i < Rows; ++i)
     if (!p.ops[i].is_port() && (p.ops[i].touches.writes & cells::boundary_backward) != 0) last = i;
   return last;
 }

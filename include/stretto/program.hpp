@@ -57,19 +57,19 @@ struct op {
 };
 
 /// A program of `N` rows, ports included.
-template <int N> struct program {
-  op ops[detail::extent(N)] = {};
-  static constexpr int size = N;
+template <int Rows> struct program {
+  op ops[detail::extent(Rows)] = {};
+  static constexpr int size = Rows;
 
   /// How many waits the rows hold, those for ports included.
   constexpr int waits() const {
     int count = 0;
-    for (int i = 0; i < N; ++i)
+    for (int i = 0; i < Rows; ++i)
       for (int w : ops[i].wait) count += w >= 0;
     return count;
   }
   constexpr op const* begin() const { return ops; }
-  constexpr op const* end() const { return ops + N; }
+  constexpr op const* end() const { return ops + Rows; }
 };
 
 }  // namespace v0

@@ -18,8 +18,8 @@ struct finding {
 
 /// A phase with weights whose backward is written by hand must be written in halves if anything runs the halves, and if
 /// it has one of them.
-template <class... P> constexpr diagnosis check_halves(block_facts const& f, int block, bool splits, phase_list<P...>) {
-  bool const whole[] = {has_named_members<P>::backward..., true};
+template <class... Ph> constexpr diagnosis check_halves(block_facts const& f, int block, bool splits, phase_list<Ph...>) {
+  bool const whole[] = {has_named_members<Ph>::backward..., true};
   for (int p = 0; p < f.phases; ++p)
     if (f.has_weights[p] && f.has_explicit_backward[p] && !f.has_backward_weight[p] && (splits || !whole[p]))
       return {fault::no_backward_weight, p, -1, -1, block};

@@ -13,8 +13,8 @@ namespace detail {
 
 enum class member { forward, backward, backward_input, backward_weight };
 
-template <class P> constexpr bool has(member what) {
-  using members = has_named_members<P>;
+template <class Ph> constexpr bool has(member what) {
+  using members = has_named_members<Ph>;
   return what == member::forward          ? members::forward
          : what == member::backward       ? members::backward
          : what == member::backward_input ? members::backward_input
@@ -27,13 +27,13 @@ template <int Most> struct phase_numbers {
   int phase[extent(Most)] = {};
   int count = 0;
 
-  template <class... P> constexpr void add(member what, int of_block, phase_list<P...>) {
-    bool const with[] = {has<P>(what)..., false};
-    for (int p = 0; p < static_cast<int>(sizeof...(P)); ++p)
+  template <class... Ph> constexpr void add(member what, int of_block, phase_list<Ph...>) {
+    bool const with[] = {has<Ph>(what)..., false};
+    for (int p = 0; p < static_cast<int>(sizeof...(Ph)); ++p)
       if (with[p]) block[count] = of_block, phase[count++] = p;
   }
 };
-template <class... P> constexpr int size_of(phase_list<P...>) { return sizeof...(P); }
+template <class... Ph> constexpr int size_of(phase_list<Ph...>) { return sizeof...(Ph); }
 
 template <class Model, member What, int... K> constexpr auto find_phases(std::integer_sequence<int, K...>) {
   phase_numbers<(0 + ... + size_of(typename Model::template block<K>::phases{}))> found;
@@ -45,34 +45,34 @@ template <class Model, member What> struct phases_with {
   using numbers = std::make_integer_sequence<int, value.count>;
 };
 
-template <class Model, member What, int I> struct phase_with {
-  static constexpr int block = phases_with<Model, What>::value.block[I];
-  static constexpr int number = phases_with<Model, What>::value.phase[I];
+template <class Model, member What, int Index> struct phase_with {
+  static constexpr int block = phases_with<Model, What>::value.block[Index];
+  static constexpr int number = phases_with<Model, What>::value.phase[Index];
   using type = typename phase_at<number, typename Model::template block<block>::phases>::type;
   template <class Tensors> using view = io<Model, block, number, Tensors, What == member::backward_weight>;
 };
 
 /// Nothing of this runs. Defined all the same, since clang refuses an undefined one for types of an unnamed namespace.
-template <class T> T& some() { std::abort(); }
+template <class Type> Type& some() { std::abort(); }
 
-template <class Model, class Tensors, int... I> void use_forward(std::integer_sequence<int, I...>) {
-  (some<typename phase_with<Model, member::forward, I>::type>().forward(
-       some<typename phase_with<Model, member::forward, I>::template view<Tensors>>()),
+template <class Model, class Tensors, int... Index> void use_forward(std::integer_sequence<int, Index...>) {
+  (some<typename phase_with<Model, member::forward, Index>::type>().forward(
+       some<typename phase_with<Model, member::forward, Index>::template view<Tensors>>()),
    ...);
 }
-template <class Model, class Tensors, int... I> void use_backward(std::integer_sequence<int, I...>) {
-  (some<typename phase_with<Model, member::backward, I>::type>().backward(
-       some<typename phase_with<Model, member::backward, I>::template view<Tensors>>()),
+template <class Model, class Tensors, int... Index> void use_backward(std::integer_sequence<int, Index...>) {
+  (some<typename phase_with<Model, member::backward, Index>::type>().backward(
+       some<typename phase_with<Model, member::backward, Index>::template view<Tensors>>()),
    ...);
 }
-template <class Model, class Tensors, int... I> void use_backward_input(std::integer_sequence<int, I...>) {
-  (some<typename phase_with<Model, member::backward_input, I>::type>().backward_input(
-       some<typename phase_with<Model, member::backward_input, I>::template view<Tensors>>()),
+template <class Model, class Tensors, int... Index> void use_backward_input(std::integer_sequence<int, Index...>) {
+  (some<typename phase_with<Model, member::backward_input, Index>::type>().backward_input(
+       some<typename phase_with<Model, member::backward_input, Index>::template view<Tensors>>()),
    ...);
 }
-template <class Model, class Tensors, int... I> void use_backward_weight(std::integer_sequence<int, I...>) {
-  (some<typename phase_with<Model, member::backward_weight, I>::type>().backward_weight(
-       some<typename phase_with<Model, member::backward_weight, I>::template view<Tensors>>()),
+template <class Model, class Tensors, int... Index> void use_backward_weight(std::integer_sequence<int, Index...>) {
+  (some<typename phase_with<Model, member::backward_weight, Index>::type>().backward_weight(
+       some<typename phase_with<Model, member::backward_weight, Index>::template view<Tensors>>()),
    ...);
 }
 

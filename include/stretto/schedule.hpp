@@ -14,11 +14,11 @@ inline namespace v0 {
 
 namespace detail {
 
-template <class T, bool IsModel = model_type<T>> struct as_model {
-  using type = T;
+template <class Type, bool IsModel = model_type<Type>> struct as_model {
+  using type = Type;
 };
-template <class T> struct as_model<T, false> {
-  using type = Blocks<T>;
+template <class Type> struct as_model<Type, false> {
+  using type = Blocks<Type>;
 };
 
 template <class Policy> constexpr int kind_of_policy() {

@@ -81,7 +81,7 @@ std::vector<std::vector<op_times>> simulate_ops(plan_facts const& facts, std::ve
         double& free = lane_free[r][static_cast<unsigned>(o.on)];
         double start = free;
         for (int w : o.wait)
-          if (w >= 0) start = std::max(start, times[r][static_cast<unsigned>(w)].end);
+          if (w >= 0) start = (std::max)(start, times[r][static_cast<unsigned>(w)].end);
         double end = start;
         if (o.is_message()) {
           int const stage = producer_of(facts, static_cast<int>(r), o);
@@ -92,7 +92,7 @@ std::vector<std::vector<op_times>> simulate_ops(plan_facts const& facts, std::ve
           else if (left < 0)
             break;
           else
-            end = std::max(start, left + message), left = -1;
+            end = (std::max)(start, left + message), left = -1;
         } else {
           end += cost(static_cast<int>(r), o);
         }

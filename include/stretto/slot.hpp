@@ -46,8 +46,8 @@ template <class Written> struct metadata_cells;
 template <class... V> struct metadata_cells<values<V...>> : metadata_cell<V>... {};
 
 template <class Phases> struct phase_cells;
-template <class... P>
-struct phase_cells<phase_list<P...>> : metadata_cells<typename P::writes>..., saved_cell<P>... {};
+template <class... Ph>
+struct phase_cells<phase_list<Ph...>> : metadata_cells<typename Ph::writes>..., saved_cell<Ph>... {};
 
 }  // namespace detail
 
@@ -67,15 +67,15 @@ struct slot : boundary<typename Tensors::tensor>,
 
 /// The view that phase `P` (its number in the block) has of a slot. In a weight pass, metadata and outputs are out of
 /// reach: their storage may be back already, so what W needs of them goes into `saved()`.
-template <class Model, int K, int P, class Tensors, bool InWeightPass = false> class io {
+template <class Model, int K, int Ph, class Tensors, bool InWeightPass = false> class io {
   using slot_type = slot<Model, K, Tensors>;
   using tensor = typename Tensors::tensor;
   using facts = dataflow_of<typename Model::template block<K>>;
-  using phase_type = typename detail::phase_at<P, typename Model::template block<K>::phases>::type;
+  using phase_type = typename detail::phase_at<Ph, typename Model::template block<K>::phases>::type;
 
   template <class V> static constexpr bool is_metadata = std::derived_from<V, metadata>;
-  template <class V> static constexpr int leaf_index = facts::value.find_leaf(P, detail::id_of<V>());
-  template <class V> static constexpr int root_index = facts::value.find_root_of(P, detail::id_of<V>());
+  template <class V> static constexpr int leaf_index = facts::value.find_leaf(Ph, detail::id_of<V>());
+  template <class V> static constexpr int root_index = facts::value.find_root_of(Ph, detail::id_of<V>());
   template <class V> static constexpr bool reads = leaf_index<V> >= 0;
   template <class V> static constexpr bool writes = root_index<V> >= 0;
 

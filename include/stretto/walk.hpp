@@ -9,25 +9,25 @@ inline namespace v0 {
 
 namespace detail {
 
-template <class Model, int K, class Tensors, int P, class Layer>
+template <class Model, int K, class Tensors, int Ph, class Layer>
 void walk_phase(Layer& phases, slot<Model, K, Tensors>& state, int index, int microbatch) {
   constexpr block_facts const& f = dataflow_of<typename Model::template block<K>>::value;
   constexpr chain_facts const& chain = chain_of<Model>::value;
   for (int r = 0; r < f.leaves; ++r) {
-    if (f.leaf_phase[r] != P || f.leaf_inside_node[r]) continue;
+    if (f.leaf_phase[r] != Ph || f.leaf_inside_node[r]) continue;
     if (int const v = f.leaf_root[r]; v < 0)
       state.leaf[r] = *state.value[chain.find(f.input[f.leaf_input[r]])];
     else if (!f.root_is_metadata[v])
       state.leaf[r] = state.root[v];
   }
-  io<Model, K, P, Tensors> view(state, index, microbatch);
-  phases.template at<P>().forward(view);
+  io<Model, K, Ph, Tensors> view(state, index, microbatch);
+  phases.template at<Ph>().forward(view);
 }
 
-template <class Model, int K, class Tensors, class Layer, int... P>
+template <class Model, int K, class Tensors, class Layer, int... Ph>
 void walk_phases(Layer& phases, slot<Model, K, Tensors>& state, int index, int microbatch,
-                 std::integer_sequence<int, P...>) {
-  (walk_phase<Model, K, Tensors, P>(phases, state, index, microbatch), ...);
+                 std::integer_sequence<int, Ph...>) {
+  (walk_phase<Model, K, Tensors, Ph>(phases, state, index, microbatch), ...);
 }
 
 }  // namespace detail

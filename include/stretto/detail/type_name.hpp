@@ -18,11 +18,11 @@ constexpr bool operator==(text a, text b) {
   return true;
 }
 
-template <class T> constexpr text pretty_function() {
+template <class Type> constexpr text pretty_function() {
 #if defined(__clang__) || defined(__GNUC__)
   return {__PRETTY_FUNCTION__, sizeof(__PRETTY_FUNCTION__) - 1};
 #else
-  return {"T = type]", 9};
+  return {"Type = type]", 12};
 #endif
 }
 
@@ -37,19 +37,21 @@ constexpr type_id hash_of(text name) {
   for (int i = 0; i < name.size; ++i) hash = (hash ^ static_cast<unsigned char>(name.begin[i])) * 1099511628211U;
   return hash;
 }
-template <class T> inline constexpr type_id hashed_name = hash_of(pretty_function<T>());
-template <class T> constexpr type_id id_of() { return hashed_name<T>; }
+template <class Type> inline constexpr type_id hashed_name = hash_of(pretty_function<Type>());
+template <class Type> constexpr type_id id_of() { return hashed_name<Type>; }
 
 /// The name of `T` as the user wrote it, without namespaces and template arguments.
-template <class T> constexpr text name_of_type() {
-  // Both compilers spell "... [with T = ns::name; ...]" or "... [T = ns::name]".
-  text const all = pretty_function<T>();
+template <class Type> constexpr text name_of_type() {
+  // Both compilers spell "... [with Type = ns::name; ...]" or "... [Type = ns::name]".
+  text const all = pretty_function<Type>();
+  constexpr char const key[] = "Type = ";
+  constexpr int length = sizeof key - 1;
   int start = 0;
-  for (int i = 0; i + 4 <= all.size; ++i)
-    if (all.begin[i] == 'T' && all.begin[i + 1] == ' ' && all.begin[i + 2] == '=' && all.begin[i + 3] == ' ') {
-      start = i + 4;
-      break;
-    }
+  for (int i = 0; i + length <= all.size && start == 0; ++i) {
+    int same = 0;
+    while (same < length && all.begin[i + same] == key[same]) ++same;
+    if (same == length) start = i + length;
+  }
   int end = start;
   int last = start;
   while (end < all.size && all.begin[end] != ';' && all.begin[end] != ']' && all.begin[end] != '<') {

@@ -11,10 +11,10 @@ namespace stretto {
 inline namespace v0 {
 namespace detail {
 
-template <int First, class F, int... I>
-STRETTO_ALWAYS_INLINE constexpr void each_of(F&& f, std::integer_sequence<int, I...>) {
+template <int First, class F, int... Index>
+STRETTO_ALWAYS_INLINE constexpr void each_of(F&& f, std::integer_sequence<int, Index...>) {
   using expand = int[];
-  (void)expand{0, (f(std::integral_constant<int, First + I>{}), 0)...};
+  (void)expand{0, (f(std::integral_constant<int, First + Index>{}), 0)...};
 }
 
 /// Calls `f` with the numbers from `First` up to `End` (excluded) as constants: one pack expansion, no loop.
