@@ -6,16 +6,21 @@ cd "$(dirname "$0")/.."
 sh examples/setup.sh
 
 build=${STRETTO_BUILD:-build-quickstart}
-program=$build/examples/train_moe
-[ -f "$build/build.ninja" ] ||
-  { rm -rf "$build"; meson setup "$build" --buildtype=release -Dwerror=false -Dtests=disabled -Dbench=disabled; }
+say() { printf 'quickstart: %s\n' "$*"; }
+fail() { say "$*" >&2; exit 1; }
 
-if ! ninja -C "$build" -t query examples/train_moe >/dev/null 2>&1; then
-  echo 'quickstart: the build has no train_moe; the end of the configuration above says what it needs.' >&2
-  exit 1
+if [ ! -f "$build/build.ninja" ]; then
+  say "configuring $build"
+  rm -rf "$build"
+  messages=$(meson setup "$build" --buildtype=release -Dwerror=false -Dtests=disabled -Dbench=disabled 2>&1) ||
+    { printf '%s\n' "$messages" >&2; fail 'Meson could not configure the build; its messages above say why.'; }
 fi
+ninja -C "$build" -t query examples/train_moe >/dev/null 2>&1 ||
+  fail "$(grep -o 'train_moe is left out.*' "$build/meson-logs/meson-log.txt" || echo 'the build has no train_moe')."
+
+say 'building train_moe (a minute or two the first time)'
 ninja -C "$build" -j "$(nproc)" examples/train_moe
 
 [ $# -gt 0 ] || set -- --text /usr/include/c++ --compare
 printf '\n$ train_moe %s\n' "$*"
-exec "$program" "$@"
+exec "$build/examples/train_moe" "$@"
