@@ -27,7 +27,6 @@ ADAPTER_INTERFACE = ["adapter.hpp", "timeline.hpp"]
 
 # Adapters without an entry have no third party. The key starts the name of the adapter's file or folder.
 THIRD_PARTY = {
-    "host": r"sys/(resource|syscall)\.h|unistd\.h",
     "torch_cuda": r"(torch|ATen|c10)/.*|cuda_runtime(_api)?\.h|cuda\.h",
     "torch": r"(torch|ATen|c10)/(?!.*cuda/|csrc/distributed/).*",
     "c10d": r"torch/csrc/distributed/.*|gloo/.*|(ATen|c10)/(?!cuda/).*",

@@ -3,7 +3,6 @@
 #include <stretto/adapters/host/clock.hpp>
 #include <stretto/adapters/host/counter.hpp>
 #include <stretto/adapters/host/failure.hpp>
-#include <stretto/adapters/host/priority.hpp>
 #include <stretto/timeline.hpp>
 
 #include <cstddef>
@@ -50,10 +49,9 @@ public:
         shake_us_(options.shake_us), random_(options.shake_seed ? mix(options.shake_seed, rank_, on) : 0) {
     spans_.reserve(options.spans);
     std::exception_ptr problem;
-    thread_ = std::thread([this, &problem, on, start = std::move(start)]() mutable {
+    thread_ = std::thread([this, &problem, start = std::move(start)]() mutable {
       bool good = true;
       try {
-        if (on == lane::compute) give_way();
         start();
       } catch (...) {
         problem = std::current_exception();
