@@ -38,7 +38,7 @@ std::string summary_of(layer_pair const& one) {
 int last_to_hand_on(layer_pair const& one, bool forward) {
   int last = -1;
   for (std::size_t row = 0; row < one.rows.size(); ++row) {
-    stretto::access const& touches = one.rows[row].touches;
+    stretto::cell_access const& touches = one.rows[row].touches;
     bool const hands_on = forward ? (touches.next_writes & stretto::cells::boundary_forward) != 0
                                   : (touches.writes & stretto::cells::boundary_backward) != 0;
     if (one.draws(row) && hands_on) last = static_cast<int>(row);

@@ -24,13 +24,13 @@ constexpr int chain_of_root(block_facts const& f, chain_facts const& chain, int 
 }
 
 /// Marks the storage that leaf `r` reads.
-constexpr void read_leaf(access& a, block_facts const& f, chain_facts const& chain, int r) {
+constexpr void read_leaf(cell_access& a, block_facts const& f, chain_facts const& chain, int r) {
   a.reads |= f.leaf_root[r] >= 0 ? cells::root(f.leaf_root[r])
                                  : cells::chain_value(chain.find(f.input[f.leaf_input[r]]));
 }
 
-constexpr access forward_access(block_facts const& f, chain_facts const& chain, int node) {
-  access a;
+constexpr cell_access forward_access(block_facts const& f, chain_facts const& chain, int node) {
+  cell_access a;
   for (int r = 0; r < f.leaves; ++r)
     if (reads_from_outside(f, r, node)) read_leaf(a, f, chain, r);
   for (int i = 0; i < f.inputs; ++i)
@@ -51,7 +51,7 @@ constexpr access forward_access(block_facts const& f, chain_facts const& chain, 
 }
 
 /// What the backward passes of a node need of its forward: what it saved, and metadata.
-constexpr void read_saved(access& a, block_facts const& f, chain_facts const& chain, int node, bool weight_only) {
+constexpr void read_saved(cell_access& a, block_facts const& f, chain_facts const& chain, int node, bool weight_only) {
   a.reads |= cells::context(node);
   for (int r = 0; r < f.leaves; ++r) {
     // Inside of the node as well: what a phase does not save, the next one may.
@@ -70,7 +70,7 @@ constexpr void read_saved(access& a, block_facts const& f, chain_facts const& ch
 }
 
 /// The gradients of what the node wrote, one for each reader outside of it.
-constexpr void read_output_gradients(access& a, block_facts const& f, chain_facts const& chain, int node) {
+constexpr void read_output_gradients(cell_access& a, block_facts const& f, chain_facts const& chain, int node) {
   for (int v = 0; v < f.roots; ++v)
     if (f.node_of[f.root_writer[v]] == node)
       if (int const c = chain_of_root(f, chain, v); c >= 0) a.next_reads |= cells::chain_gradient(c);
@@ -82,8 +82,8 @@ constexpr void read_output_gradients(access& a, block_facts const& f, chain_fact
 }
 
 /// I and B alike: gradients of what the node wrote come in, gradients of what it read go out.
-constexpr access input_gradient_access(block_facts const& f, chain_facts const& chain, int node) {
-  access a;
+constexpr cell_access input_gradient_access(block_facts const& f, chain_facts const& chain, int node) {
+  cell_access a;
   read_saved(a, f, chain, node, false);
   read_output_gradients(a, f, chain, node);
   for (int v = 0; v < f.roots; ++v)
@@ -106,23 +106,23 @@ constexpr access input_gradient_access(block_facts const& f, chain_facts const& 
 /// Storage is read by whoever computes with it: forward readers, and every backward pass of a phase that saved it. A weight
 /// pass may need the gradients of the outputs once more. Nothing here gives storage back: that follows from the whole table
 /// (see releases.hpp).
-constexpr access access_of(block_facts const& f, chain_facts const& chain, int node, pass what) {
+constexpr cell_access access_of(block_facts const& f, chain_facts const& chain, int node, pass what) {
   switch (what) {
     case pass::forward: return detail::forward_access(f, chain, node);
     case pass::backward: {
-      access a = detail::input_gradient_access(f, chain, node);
+      cell_access a = detail::input_gradient_access(f, chain, node);
       a.clears |= cells::context(node);
       a.accumulates = f.node_has_weights(node);
       return a;
     }
     case pass::backward_input: {
-      access a = detail::input_gradient_access(f, chain, node);
+      cell_access a = detail::input_gradient_access(f, chain, node);
       a.writes |= cells::pending(node);
       return a;
     }
     case pass::backward_weight: break;
   }
-  access a;
+  cell_access a;
   detail::read_saved(a, f, chain, node, true);
   detail::read_output_gradients(a, f, chain, node);
   a.reads |= cells::pending(node);
@@ -132,19 +132,19 @@ constexpr access access_of(block_facts const& f, chain_facts const& chain, int n
 }
 
 /// What a body finds at its forward port: the values that the layer before hands over.
-constexpr access forward_port_access(block_facts const& f, chain_facts const& chain) {
-  access a;
+constexpr cell_access forward_port_access(block_facts const& f, chain_facts const& chain) {
+  cell_access a;
   for (int i = 0; i < f.inputs; ++i) a.writes |= cells::chain_value(chain.find(f.input[i]));
   return a;
 }
 
 /// What a body finds at its backward port: the gradients from the layer behind, and everything that the forward of this
 /// layer used and left for this microbatch (for a weight pass also what its I left, `after_input`).
-constexpr access backward_port_access(block_facts const& f, chain_facts const& chain, bool after_input) {
-  access a = forward_port_access(f, chain);
+constexpr cell_access backward_port_access(block_facts const& f, chain_facts const& chain, bool after_input) {
+  cell_access a = forward_port_access(f, chain);
   for (int n = 0; n < f.nodes; ++n) {
-    access const forward = access_of(f, chain, n, pass::forward);
-    access const input = access_of(f, chain, n, pass::backward_input);
+    cell_access const forward = access_of(f, chain, n, pass::forward);
+    cell_access const input = access_of(f, chain, n, pass::backward_input);
     a.writes |= forward.writes;
     a.next_writes |= forward.next_writes | input.next_reads;
     if (after_input) a.writes |= cells::pending(n) | input.writes;
@@ -155,8 +155,8 @@ constexpr access backward_port_access(block_facts const& f, chain_facts const& c
 /// What a message touches. A received activation fills the group of the first layer of a chunk, a received gradient the end
 /// of a chunk; what is sent lies at the opposite ends. The boundary cells order the two directions: a gradient comes in
 /// after its activation has left, an activation after the gradient of the microbatch that had the slot before.
-constexpr access message_access(chain_facts const& chain, bool gradient, bool sends) {
-  access a;
+constexpr cell_access message_access(chain_facts const& chain, bool gradient, bool sends) {
+  cell_access a;
   if (sends)
     a.reads |= gradient ? cells::boundary_backward : cells::boundary_forward;
   else
@@ -171,7 +171,7 @@ constexpr access message_access(chain_facts const& chain, bool gradient, bool se
 
 /// The first layer of a chunk takes over an activation that came in from another rank: from then on its storage belongs to
 /// what that layer keeps, and the place where it came in is free.
-constexpr access taken_over(access a, bool forward) {
+constexpr cell_access taken_over(cell_access a, bool forward) {
   constexpr cell_set incoming = 15;
   if (!forward) a.reads &= ~incoming;
   return a;

@@ -96,7 +96,7 @@ class hazards {
     cell_set reads, writes, clears;
   };
   static constexpr access_side side_of(op const& o, int side) {
-    access const& a = o.touches;
+    cell_access const& a = o.touches;
     return side == 0 ? access_side{o.group * 64LL, a.reads, a.writes, a.clears}
                      : access_side{o.next_group * 64LL, a.next_reads, a.next_writes, a.next_clears};
   }

@@ -27,7 +27,7 @@ constexpr cell_set pending(int node) { return one(56 + node); }  ///< what I kee
 /// The cells that an op touches: in the group of its own layer, and in that of the layer behind it. Cleared cells are
 /// given back by the op: nothing may read them until they are written again. A carried chain value is passed on as it is:
 /// from then on the cell of the layer behind is another name for the cell of this layer.
-struct access {
+struct cell_access {
   cell_set reads = 0, writes = 0, clears = 0;
   cell_set next_reads = 0, next_writes = 0, next_clears = 0;
   cell_set carries = 0;
@@ -48,7 +48,7 @@ struct op {
   short peer = -1;  ///< the rank at the other end of a message; `what` tells an activation from a gradient
   int microbatch = 0;
   int group = 0, next_group = 0;  ///< groups of cells of this layer, and of the layer behind
-  access touches{};
+  cell_access touches{};
   int wait[lane_count] = {-1, -1, -1, -1, -1, -1, -1, -1};
 
   constexpr bool is_message() const { return is_send(on) || is_receive(on); }

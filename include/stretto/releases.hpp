@@ -124,7 +124,7 @@ class release_planner {
       }
     };
     for (int i = 0; i < count_; ++i) {
-      access const& a = ops_[i].touches;
+      cell_access const& a = ops_[i].touches;
       for (cell_set set = a.carries; set != 0; set &= set - 1) {
         unsigned const c = static_cast<unsigned>(std::countr_zero(set));
         chain_value[static_cast<unsigned>(ops_[i].next_group) * 4U + c] =

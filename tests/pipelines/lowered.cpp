@@ -78,7 +78,7 @@ std::vector<std::vector<use>> uses_of(flat_table const& table) {
   std::vector<std::vector<use>> result(cells + static_cast<std::size_t>(table.layers) * 8);
   for (std::size_t row = 0; row < table.ops.size(); ++row) {
     op const& o = table.ops[row];
-    access const& a = o.touches;
+    cell_access const& a = o.touches;
     auto const side = [&](int group, cell_set reads, cell_set writes, cell_set clears) {
       for (std::size_t cell = 0; cell < 64; ++cell) {
         auto const in = [&](cell_set set) { return (set >> cell & 1) != 0; };
