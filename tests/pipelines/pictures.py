@@ -58,7 +58,7 @@ def check_pictures(program: str, sizes: list[str], costs: str) -> None:
 def check_messages(program: str, sizes: list[str], map_of: str, ranks: int) -> None:
     """The printed lists: every receive has its send, and a pair of ranks lists its messages in one order."""
     lines = [line.split() for line in plan(program, *sizes, "--comm").splitlines()]
-    compute = [[word for word in line if "_" not in word] for line in lines]
+    compute = [[word for word in line if not word.startswith("[")] for line in lines]
     assert compute == [line.split() for line in plan(program, *sizes, "--format", "golden").splitlines()]
 
     def owner(stage: int) -> int:
@@ -68,13 +68,14 @@ def check_messages(program: str, sizes: list[str], map_of: str, ranks: int) -> N
     between: dict[tuple[int, int], list[tuple[bool, str, int, int]]] = {}
     for rank, line in enumerate(lines):
         for word in line:
-            if match := re.fullmatch(r"(SEND|RECV)_([FB])(\d+)\.(\d+)", word):
-                sends, kind, stage, microbatch = match[1] == "SEND", match[2], int(match[3]), int(match[4])
-                producer = stage if sends else stage - 1 if kind == "F" else stage + 1
-                consumer = producer + 1 if kind == "F" else producer - 1
-                peer = owner(consumer if sends else producer)
-                assert owner(producer if sends else consumer) == rank != peer, f"{sizes}: {word} on rank {rank}"
+            if match := re.fullmatch(r"\[([sr])([FB]):(\d+)\.(\d+):(\d+)\]", word):
+                sends, kind = match[1] == "s", match[2]
+                producer, microbatch, peer = int(match[3]), int(match[4]), int(match[5])
+                ends = (owner(producer), owner(producer + 1 if kind == "F" else producer - 1))
+                assert (rank, peer) == (ends if sends else ends[::-1]) and rank != peer, f"{sizes}: {word} on rank {rank}"
                 between.setdefault((rank, peer), []).append((sends, kind, producer, microbatch))
+            else:
+                assert not word.startswith("["), f"{sizes}: {word} is no message"
     for (rank, peer), mine in between.items():
         theirs = between[peer, rank]
         assert [(not sends, *rest) for sends, *rest in theirs] == mine, f"{sizes}: ranks {rank} and {peer} disagree"
@@ -90,7 +91,7 @@ def main() -> int:
             check_messages(program, sizes, "vee" if pipeline in ("zero_bubble_v", "dual_pipe_v") else "looped", ranks)
     # DualPipe's own count: an interior rank has 8M ends of messages, the first and the last 4M.
     lines = plan(program, "--pipeline", "dual_pipe_v", "--ranks", "4", "--microbatches", "8", "--comm").splitlines()
-    assert [line.count("_") for line in lines] == [32, 64, 64, 32]
+    assert [line.count("[") for line in lines] == [32, 64, 64, 32]
     compared = json.loads(plan(program, "--compare", "--json", "--ranks", "4", "--microbatches", "5"))["pipelines"]
     assert [one["pipeline"] for one in compared] == PIPELINES
     assert [one["pipeline"] for one in compared if "refused" in one] == ["dual_pipe_v"]
