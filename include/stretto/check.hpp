@@ -25,6 +25,9 @@ struct diagnosis {
 constexpr diagnosis check_table(op const* ops, int count, int groups, int layers) {
   detail::hazards hazards(ops, groups, layers);
   detail::clocks clocks(ops, count);
+  auto const cell_of = [groups](long long cell) {
+    return cell < groups * 64LL ? static_cast<int>(cell % 64) : cells::parameter_gradients;
+  };
   detail::scratch<int> last_weights(layers * 8LL);
   for (int i = 0; i < layers * 8; ++i) last_weights.data[i] = -1;
   for (int i = 0; i < count; ++i) {
@@ -36,16 +39,16 @@ constexpr diagnosis check_table(op const* ops, int count, int groups, int layers
     }
     detail::needs const need = hazards.before(i);
     if (need.unwritten >= 0) {
-      int const cell = static_cast<int>(need.unwritten % 64);
-      return {o.what == pass::backward_weight ? fault::weight_before_input : fault::unwritten_read, i, -1, cell};
+      fault const what = o.what == pass::backward_weight ? fault::weight_before_input : fault::unwritten_read;
+      return {what, i, -1, cell_of(need.unwritten)};
     }
-    if (need.cleared >= 0) return {fault::read_after_release, i, need.cleared_by, static_cast<int>(need.cleared % 64)};
+    if (need.cleared >= 0) return {fault::read_after_release, i, need.cleared_by, cell_of(need.cleared)};
     for (int l = 0; l < lane_count; ++l)
       if (need.latest[l] >= 0 && !clocks.has_seen(i, need.latest[l]))
-        return {fault::race, i, need.latest[l], static_cast<int>(need.cell[l] % 64)};
+        return {fault::race, i, need.latest[l], cell_of(need.cell[l])};
     if (o.touches.accumulates) {
       int& last = last_weights.data[o.layer * 8 + o.node];
-      if (o.microbatch < last) return {fault::weights_out_of_order, i};
+      if (o.microbatch < last) return {fault::weight_order, i};
       last = o.microbatch;
     }
     clocks.leave(i);

@@ -12,7 +12,7 @@ enum class send_semantics : unsigned char { buffered, rendezvous };
 
 namespace detail {
 
-constexpr plan_diagnosis of_step(plan_fault what, int rank, long at, plan_step const& one) {
+constexpr plan_diagnosis of_step(fault what, int rank, long at, plan_step const& one) {
   plan_diagnosis result;
   result.what = what, result.rank = rank, result.at = at, result.other = one.peer;
   result.pass = one.what == step_kind::send ? plan_pass::send : plan_pass::receive;
@@ -53,7 +53,7 @@ public:
       plan_step const end{
           lost ? step_kind::send : step_kind::receive, gradient ? traffic::gradient : traffic::activation,
           static_cast<short>(lost ? to : from), stage, static_cast<int>(inside % facts_.microbatches)};
-      return of_step(plan_fault::unmatched_message, lost ? from : to, -1, end);
+      return of_step(fault::unmatched_message, lost ? from : to, -1, end);
     }
     return {};
   }
@@ -74,7 +74,7 @@ private:
       unsigned char& now = state(in.carries, in.stage, in.microbatch);
       if ((now & received) == 0 && !wrong) {
         plan_step const end{step_kind::receive, in.carries, in.from, in.stage, in.microbatch};
-        wrong = of_step(listed(rank, at, end) ? plan_fault::misplaced_message : plan_fault::unmatched_message,
+        wrong = of_step(listed(rank, at, end) ? fault::misplaced_message : fault::unmatched_message,
                         rank, at, end);
       }
       set(now, read);
@@ -102,23 +102,23 @@ private:
     return step.what == step_kind::send ? from == rank && to == step.peer : to == rank && from == step.peer;
   }
   constexpr plan_diagnosis send(int rank, long at, plan_step const& step) const {
-    if (!known(rank, step)) return of_step(plan_fault::unmatched_message, rank, at, step);
+    if (!known(rank, step)) return of_step(fault::unmatched_message, rank, at, step);
     unsigned char& now = state(step.carries, step.stage, step.number);
-    if ((now & written) == 0) return of_step(plan_fault::misplaced_message, rank, at, step);
-    if ((now & sent) != 0) return of_step(plan_fault::unmatched_message, rank, at, step);
+    if ((now & written) == 0) return of_step(fault::misplaced_message, rank, at, step);
+    if ((now & sent) != 0) return of_step(fault::unmatched_message, rank, at, step);
     set(now, sent);
     return {};
   }
   constexpr plan_diagnosis receive(int rank, long at, plan_step const& step) const {
-    if (!known(rank, step)) return of_step(plan_fault::unmatched_message, rank, at, step);
+    if (!known(rank, step)) return of_step(fault::unmatched_message, rank, at, step);
     unsigned char& now = state(step.carries, step.stage, step.number);
-    if ((now & received) != 0) return of_step(plan_fault::unmatched_message, rank, at, step);
+    if ((now & received) != 0) return of_step(fault::unmatched_message, rank, at, step);
     set(now, received);
     return {};
   }
   constexpr plan_diagnosis wrong_call(int rank, long at) const {
     plan_diagnosis result;
-    result.what = plan_fault::misplaced_message, result.rank = rank, result.at = at;
+    result.what = fault::misplaced_message, result.rank = rank, result.at = at;
     return result;
   }
 
@@ -142,7 +142,7 @@ constexpr plan_diagnosis check_mirrored(plan_facts const& facts, plan_steps cons
         if (step.what != end) continue;
         int& other = place[message_cell(facts, step.carries, step.stage, step.number)];
         if (end == step_kind::send) other = mine;
-        if (other != mine) return of_step(plan_fault::message_order, rank, at, step);
+        if (other != mine) return of_step(fault::message_order, rank, at, step);
       }
     }
   }
@@ -183,7 +183,7 @@ constexpr plan_diagnosis replay_messages(plan_facts const& facts, plan_steps con
   }
   for (int rank = 0; rank < facts.ranks; ++rank) {
     if (plan_step const* const stuck = head(rank))
-      return detail::of_step(plan_fault::message_deadlock, rank, next[rank], *stuck);
+      return detail::of_step(fault::message_deadlock, rank, next[rank], *stuck);
   }
   return {};
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <stretto/plan_replay.hpp>
-#include <stretto/plan_rules.hpp>
+#include <stretto/rules.hpp>
 
 /// Proofs of plans on values: the same functions answer when a pipeline is compiled (a small grid of sizes), when an
 /// executor or a picture is made (the user's own sizes), and in tests.
@@ -14,7 +14,7 @@ enum class plan_pass : unsigned char { none, forward, backward, input, weight, s
 /// The first thing that is wrong with a plan. `at` is the position in the calls (or steps) of `rank`; `stage` and
 /// `microbatch` say what it works on; `found` and `wanted` are the two numbers of a size fault, `other` a second rank.
 struct plan_diagnosis {
-  plan_fault what = plan_fault::none;
+  fault what = fault::none;
   int rank = -1;
   long at = -1;
   plan_pass pass = plan_pass::none;
@@ -22,35 +22,35 @@ struct plan_diagnosis {
   long found = -1, wanted = -1;
   int other = -1;
 
-  constexpr explicit operator bool() const { return what != plan_fault::none; }
+  constexpr explicit operator bool() const { return what != fault::none; }
 };
 
 /// Whether the pipeline can serve these sizes at all. Comes before everything: nothing is built from refused sizes.
 constexpr plan_diagnosis check_sizes(plan_facts const& facts) {
-  auto const size = [](plan_fault what, long found, long wanted) {
+  auto const size = [](fault what, long found, long wanted) {
     plan_diagnosis wrong;
     wrong.what = what, wrong.found = found, wrong.wanted = wanted;
     return wrong;
   };
   if (facts.ranks < 1 || facts.ranks > plan_limits::ranks) {
-    return size(plan_fault::size_out_of_range, facts.ranks, plan_limits::ranks);
+    return size(fault::size_out_of_range, facts.ranks, plan_limits::ranks);
   }
   if (facts.chunks < 1 || facts.chunks > plan_limits::chunks) {
-    return size(plan_fault::size_out_of_range, facts.chunks, plan_limits::chunks);
+    return size(fault::size_out_of_range, facts.chunks, plan_limits::chunks);
   }
   if (facts.microbatches > plan_limits::microbatches) {
-    return size(plan_fault::size_out_of_range, facts.microbatches, plan_limits::microbatches);
+    return size(fault::size_out_of_range, facts.microbatches, plan_limits::microbatches);
   }
   if (facts.chunks < facts.least_chunks || facts.chunks > facts.most_chunks) {
-    return size(plan_fault::wrong_chunks, facts.chunks, facts.most_chunks);
+    return size(fault::unserved_chunks, facts.chunks, facts.most_chunks);
   }
   int const least = facts.least_microbatches > 1 ? facts.least_microbatches : 1;
-  if (facts.microbatches < least) return size(plan_fault::too_few_microbatches, facts.microbatches, least);
+  if (facts.microbatches < least) return size(fault::too_few_microbatches, facts.microbatches, least);
   if (facts.multiple > 1 && facts.microbatches % facts.multiple != 0) {
-    return size(plan_fault::not_a_multiple, facts.microbatches, facts.multiple);
+    return size(fault::not_a_multiple, facts.microbatches, facts.multiple);
   }
   if (facts.cells() > plan_limits::cells)
-    return size(plan_fault::too_large, facts.cells(), plan_limits::cells);
+    return size(fault::plan_too_large, facts.cells(), plan_limits::cells);
   return {};
 }
 
@@ -66,22 +66,22 @@ public:
   constexpr plan_diagnosis census() const {
     for (long at = 0; at < plan_.size(rank_); ++at) {
       call const& one = plan_.calls(rank_)[at];
-      if (!in_range(one)) return wrong(plan_fault::no_such_place, at, plan_pass::none, -1, -1);
+      if (!in_range(one)) return wrong(fault::no_such_place, at, plan_pass::none, -1, -1);
       if (one.what == form::forward_backward) {
-        if (!facts_.pairs) return of_forward(plan_fault::undeclared_form, at);
+        if (!facts_.pairs) return of_forward(fault::undeclared_form, at);
         if (one.forward_microbatch == one.backward_microbatch)
-          return of_forward(plan_fault::dependent_pair, at);
+          return of_forward(fault::dependent_pair, at);
       }
       if (one.runs_input() != one.runs_weight() && !facts_.splits)
-        return of_backward(plan_fault::undeclared_form, at);
+        return of_backward(fault::undeclared_form, at);
       if (one.runs_forward() && !mark(one.forward_chunk, one.forward_microbatch, did_forward)) {
-        return of_forward(plan_fault::doubled, at);
+        return of_forward(fault::doubled, at);
       }
       if (one.runs_input() && !mark(one.backward_chunk, one.backward_microbatch, did_input)) {
-        return of_backward(plan_fault::doubled, at);
+        return of_backward(fault::doubled, at);
       }
       if (one.runs_weight() && !mark(one.backward_chunk, one.backward_microbatch, did_weight)) {
-        return of_backward(plan_fault::doubled, at);
+        return of_backward(fault::doubled, at);
       }
     }
     for (int chunk = 0; chunk < facts_.chunks; ++chunk) {
@@ -91,7 +91,7 @@ public:
                                : (did & did_input) == 0  ? plan_pass::input
                                : (did & did_weight) == 0 ? plan_pass::weight
                                                          : plan_pass::none;
-        if (lost != plan_pass::none) return wrong(plan_fault::missing, -1, lost, chunk, m);
+        if (lost != plan_pass::none) return wrong(fault::missing, -1, lost, chunk, m);
       }
     }
     return {};
@@ -108,16 +108,16 @@ public:
       call const& one = plan_.calls(rank_)[at];
       if (one.runs_input()) {
         if ((seen_[cell(one.backward_chunk, one.backward_microbatch)] & did_forward) == 0) {
-          return of_backward(plan_fault::too_early, at);
+          return of_backward(fault::too_early, at);
         }
         mark(one.backward_chunk, one.backward_microbatch, did_input);
       }
       if (one.runs_weight()) {
         if ((seen_[cell(one.backward_chunk, one.backward_microbatch)] & did_input) == 0) {
-          return of_backward(plan_fault::too_early, at);
+          return of_backward(fault::too_early, at);
         }
         if (one.backward_microbatch < last[one.backward_chunk]) {
-          plan_diagnosis result = of_backward(plan_fault::weight_order, at);
+          plan_diagnosis result = of_backward(fault::weight_order, at);
           result.found = last[one.backward_chunk];
           return result;
         }
@@ -126,7 +126,7 @@ public:
       if (one.runs_forward()) {
         mark(one.forward_chunk, one.forward_microbatch, did_forward);
         if (++live > bound && bound >= 0) {
-          plan_diagnosis result = of_forward(plan_fault::too_many_live, at);
+          plan_diagnosis result = of_forward(fault::too_many_live, at);
           result.found = live, result.wanted = bound;
           return result;
         }
@@ -137,7 +137,7 @@ public:
   }
 
   /// A diagnosis that names what call `at` of the rank does.
-  constexpr plan_diagnosis of_call(plan_fault what, long at) const {
+  constexpr plan_diagnosis of_call(fault what, long at) const {
     return plan_.calls(rank_)[at].runs_forward() ? of_forward(what, at) : of_backward(what, at);
   }
 
@@ -160,18 +160,18 @@ private:
     if (one.runs_forward() && !inside(one.forward_chunk, one.forward_microbatch)) return false;
     return one.what == form::forward || inside(one.backward_chunk, one.backward_microbatch);
   }
-  constexpr plan_diagnosis wrong(plan_fault what, long at, plan_pass pass, int chunk, int microbatch) const {
+  constexpr plan_diagnosis wrong(fault what, long at, plan_pass pass, int chunk, int microbatch) const {
     plan_diagnosis result;
     result.what = what, result.rank = rank_, result.at = at, result.pass = pass,
     result.microbatch = microbatch;
     result.stage = chunk < 0 ? -1 : facts_.stage(rank_, chunk);
     return result;
   }
-  constexpr plan_diagnosis of_forward(plan_fault what, long at) const {
+  constexpr plan_diagnosis of_forward(fault what, long at) const {
     call const& one = plan_.calls(rank_)[at];
     return wrong(what, at, plan_pass::forward, one.forward_chunk, one.forward_microbatch);
   }
-  constexpr plan_diagnosis of_backward(plan_fault what, long at) const {
+  constexpr plan_diagnosis of_backward(fault what, long at) const {
     call const& one = plan_.calls(rank_)[at];
     plan_pass const pass = one.runs_backward() ? plan_pass::backward
                            : one.runs_input()  ? plan_pass::input
@@ -200,7 +200,7 @@ constexpr plan_diagnosis check_plan(plan const& of) {
   if (times.complete) return {};
   int rank = 0;
   while (times.done[rank] == of.size(rank)) ++rank;
-  return detail::rank_checker(of, rank).of_call(plan_fault::deadlock, times.done[rank]);
+  return detail::rank_checker(of, rank).of_call(fault::deadlock, times.done[rank]);
 }
 
 /// The same for a pipeline type at these sizes; `chunks` 0 takes the pipeline's own number.
@@ -228,10 +228,13 @@ template <pipeline Pipeline> constexpr plan_finding prove() {
     least = (least + multiple - 1) / multiple * multiple;
     for (int extra = 0; extra <= 2; ++extra) {
       plan_facts const facts = facts_of<Pipeline>(ranks, least + extra * multiple);
-      left -= facts.cells();
-      if (left < 0) return {};
-      if (plan_diagnosis const wrong = check_plan<Pipeline>(ranks, facts.microbatches))
-        return {wrong, ranks, facts.microbatches};
+      plan_diagnosis wrong = check_sizes(facts);
+      if (!wrong) {
+        left -= facts.cells();
+        if (left < 0) return {};
+        wrong = check_plan(lay_out<Pipeline>(facts));
+      }
+      if (wrong) return {wrong, ranks, facts.microbatches};
     }
   }
   return {};
@@ -246,7 +249,7 @@ constexpr plan_diagnosis check_expert_group(plan const& mine, int rank, plan con
   while (at < common && mine.calls(rank)[at] == theirs.calls(other)[at]) ++at;
   if (at == mine.size(rank) && at == theirs.size(other)) return {};
   plan_diagnosis result;
-  result.what = plan_fault::group_order, result.rank = rank, result.at = at, result.other = other;
+  result.what = fault::group_order, result.rank = rank, result.at = at, result.other = other;
   return result;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stretto/lower.hpp>
+#include <stretto/sentence.hpp>
 
 #include <string>
 
@@ -9,23 +10,47 @@ namespace stretto {
 inline namespace v0 {
 namespace detail {
 
-/// "F.mlp (Experts) of layer 3, microbatch 2, on comm".
+inline std::string to_string(text const& name) { return {name.begin, static_cast<unsigned>(name.size)}; }
+
+template <class S> block_facts const& facts_of_op(op const& o) {
+  return *facts_at<typename S::model>(o.block, std::make_integer_sequence<int, S::model::count>{});
+}
+
+/// "F.mlp (Experts of MoeLayer) of layer 3, microbatch 2, on comm".
 template <class S> std::string describe(op const& o) {
   if (o.is_message())
     return std::string("the message of microbatch ") + std::to_string(o.microbatch) + " on lane " + name_of(o.on);
-  block_facts const& f = *facts_at<typename S::model>(o.block, std::make_integer_sequence<int, S::model::count>{});
+  block_facts const& f = facts_of_op<S>(o);
   int const phase = f.first_phase_of(o.node);
-  text const name = f.phase_name[phase];
-  return std::string(letter_of(o.what)) + '.' + name_of(f.kind[phase]) + " (" +
-         std::string(name.begin, static_cast<unsigned>(name.size)) + ") of layer " + std::to_string(o.layer) +
-         ", microbatch " + std::to_string(o.microbatch) + ", on " + name_of(o.on);
+  return std::string(letter_of(o.what)) + '.' + name_of(f.kind[phase]) + " (" + to_string(f.phase_name[phase]) + " of " +
+         to_string(f.name) + ") of layer " + std::to_string(o.layer) + ", microbatch " + std::to_string(o.microbatch) +
+         ", on " + name_of(o.on);
+}
+
+/// The cell in which a diagnosis found an op, as the user calls it.
+template <class S> std::string describe_cell(op const& o, int cell) {
+  chain_facts const& chain = chain_of<typename S::model>::value;
+  if (cell < 4) return to_string(chain.name[cell]);
+  if (cell < 8) return "the gradient of " + to_string(chain.name[cell - 4]);
+  if (cell == 46 || cell == 47 || o.is_message()) return "the handover between layers";
+  if (cell == cells::parameter_gradients) return "its parameter gradients";
+  block_facts const& f = facts_of_op<S>(o);
+  if (cell < 24) return to_string(f.root_name[cell - 8]);
+  if (cell >= 56) return "what backward_input keeps for backward_weight";
+  if (cell >= 48) return "what forward keeps for backward";
+  int const root = f.leaf_root[cell - 24];
+  return "the gradient of " + to_string(root >= 0 ? f.root_name[root] : f.input_name[f.leaf_input[cell - 24]]);
 }
 
 template <class S> std::string explain(diagnosis const& d, flat_table const& table) {
-  std::string all = rule_of(d.what).sentence;
-  if (d.at >= 0) all += ": " + describe<S>(table.ops[static_cast<unsigned>(d.at)]);
-  if (d.other >= 0) all += "; " + describe<S>(table.ops[static_cast<unsigned>(d.other)]);
-  return all;
+  std::string where;
+  if (d.at >= 0) {
+    op const& at = table.ops[static_cast<unsigned>(d.at)];
+    where = ": " + describe<S>(at);
+    if (d.cell >= 0) where += ", " + describe_cell<S>(at, d.cell);
+  }
+  if (d.other >= 0) where += ", and " + describe<S>(table.ops[static_cast<unsigned>(d.other)]);
+  return sentence_of(d.what, {}, where);
 }
 
 }  // namespace detail

@@ -1,11 +1,12 @@
 #pragma once
 
 #include <stretto/check_messages.hpp>
+#include <stretto/sentence.hpp>
 
 #include <stdexcept>
 #include <string>
 
-/// Plan faults as sentences and exceptions. Outside the core headers: they stay free of <string> and of `throw`.
+/// Plan faults as sentences and exceptions, apart from the checks: they stay free of <string> and of `throw`.
 namespace stretto {
 inline namespace v0 {
 
@@ -36,11 +37,11 @@ inline std::string numbers_of(plan_diagnosis const& wrong) {
   if (wrong.found < 0 && wrong.wanted < 0) return {};
   std::string const found = std::to_string(wrong.found), wanted = std::to_string(wrong.wanted);
   switch (wrong.what) {
-  case plan_fault::too_few_microbatches:
+  case fault::too_few_microbatches:
     return " (" + found + " given, at least " + wanted + " needed)";
-  case plan_fault::not_a_multiple:
+  case fault::not_a_multiple:
     return " (" + found + " given, a multiple of " + wanted + " needed)";
-  case plan_fault::weight_order:
+  case fault::weight_order:
     return " (" + found + " ran before it)";
   default:
     return " (" + found + ", at most " + wanted + ")";
@@ -51,10 +52,7 @@ inline std::string numbers_of(plan_diagnosis const& wrong) {
 
 /// One sentence: what is wrong, where, and how to mend it.
 inline std::string sentence(plan_facts const& facts, plan_diagnosis const& wrong) {
-  plan_rule const* const rule = rule_of(wrong.what);
-  if (rule == nullptr) return {};
-  std::string const text = rule->text;
-  auto const code_end = text.find("]: ") + 3, remedy = text.find(';');
+  if (!wrong) return {};
   std::string place;
   if (wrong.rank >= 0) place += " at rank " + std::to_string(wrong.rank);
   if (wrong.at >= 0) place += ", step " + std::to_string(wrong.at);
@@ -63,11 +61,11 @@ inline std::string sentence(plan_facts const& facts, plan_diagnosis const& wrong
     place += std::string(", ") + detail::name_of(wrong.pass) + " of stage " + std::to_string(wrong.stage) +
              ", microbatch " + std::to_string(wrong.microbatch);
   }
-  return text.substr(0, code_end) + facts.name + " with " + std::to_string(facts.ranks) +
-         (facts.ranks == 1 ? " rank, " : " ranks, ") + std::to_string(facts.microbatches) +
-         (facts.microbatches == 1 ? " microbatch" : " microbatches") +
-         (facts.chunks == 1 ? "" : ", " + std::to_string(facts.chunks) + " chunks a rank") + ": " +
-         text.substr(code_end, remedy - code_end) + detail::numbers_of(wrong) + place + text.substr(remedy);
+  std::string const subject = facts.name + std::string(" with ") + std::to_string(facts.ranks) +
+                              (facts.ranks == 1 ? " rank, " : " ranks, ") + std::to_string(facts.microbatches) +
+                              (facts.microbatches == 1 ? " microbatch" : " microbatches") +
+                              (facts.chunks == 1 ? "" : ", " + std::to_string(facts.chunks) + " chunks a rank");
+  return sentence_of(wrong.what, subject, detail::numbers_of(wrong) + place);
 }
 
 /// Throws std::invalid_argument with the sentence if the diagnosis names a fault.
@@ -83,6 +81,17 @@ template <pipeline Pipeline> plan proved_plan(int ranks, int microbatches, int c
   plan result = lay_out<Pipeline>(facts);
   require(facts, check_plan(result));
   return result;
+}
+
+/// Refuses a rank that a plan has not, a plan that its rules refuse, and one whose pipeline declares forms that a schedule
+/// with these `pairs` and `splits` has no code for.
+inline void require_place(plan const& all, int rank, bool pairs, bool splits) {
+  plan_facts const& facts = all.facts();
+  plan_diagnosis wrong = check_plan(all);
+  if (!wrong && (rank < 0 || rank >= facts.ranks))
+    wrong.what = fault::size_out_of_range, wrong.rank = rank, wrong.found = rank, wrong.wanted = facts.ranks - 1;
+  if (!wrong && ((facts.pairs && !pairs) || (facts.splits && !splits))) wrong.what = fault::undeclared_form;
+  require(facts, wrong);
 }
 
 } // namespace v0

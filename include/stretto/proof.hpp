@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stretto/adapter.hpp>
+#include <stretto/block_types.hpp>
 #include <stretto/schedule.hpp>
 
 /// The compile-time proof of a schedule: its blocks, the values between them, and every body. A schedule that fails stops
@@ -191,9 +192,6 @@ template <class S> struct verdict<S, fault::never_produced> {
 };
 template <class S> struct verdict<S, fault::too_large> {
   static_assert(sizeof(error::too_large<S>));
-};
-template <class S> struct verdict<S, fault::weights_out_of_order> {
-  static_assert(sizeof(error::weights_out_of_order<typename S::policy>));
 };
 
 /// A phase that leaves its backward to the tensor adapter.

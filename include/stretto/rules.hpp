@@ -1,11 +1,13 @@
 #pragma once
 
-/// The one table of rules: what can be wrong with a block, a policy or a program, in words: the code (stable), what is
-/// wrong, how to mend it. Compile-time errors, run-time exceptions and the documentation all take their sentences from
-/// here; they are macros because a static_assert takes nothing but a literal before C++26.
+/// The one table of rules: what can be wrong with a block, a policy, a program, a plan or its messages, in words: the code
+/// (stable, never reused), what is wrong, and behind the semicolon how to mend it. Compile-time errors, run-time exceptions
+/// and the documentation all take their sentences from here; at run time the facts are put before the semicolon. They are
+/// macros because a static_assert takes nothing but a literal before C++26.
+// clang-format off: one look for all of them.
 #define STRETTO_E01 \
-  "stretto[E01]: an op reads a value that no earlier op writes; order the op that writes it before the " \
-  "op that reads it"
+  "stretto[E01]: an op reads a value that no earlier op writes; order the op that writes it before the op " \
+  "that reads it"
 #define STRETTO_E02 \
   "stretto[E02]: an op touches a value that another lane uses, and nothing makes its lane wait; let the " \
   "program derive the wait"
@@ -19,11 +21,12 @@
 #define STRETTO_E06 \
   "stretto[E06]: a pass of a node runs twice; name the phase's kind once"
 #define STRETTO_E07 \
-  "stretto[E07]: the policy runs two phases on different lanes, but no Detach cuts the block between " \
-  "them; write First, Detach, Second"
+  "stretto[E07]: the policy runs two phases on different lanes, but no Detach cuts the block between them; " \
+  "write First, Detach, Second"
 #define STRETTO_E08 \
-  "stretto[E08]: a backward written by hand lacks a half: SplitDW needs backward_input() and backward_weight(), and " \
-  "neither goes without the other; write both, or say has_weights = false if the phase has no parameters"
+  "stretto[E08]: a backward written by hand lacks a half: SplitDW needs backward_input() and " \
+  "backward_weight(), and neither goes without the other; write both, or say has_weights = false if the " \
+  "phase has no parameters"
 #define STRETTO_E09 \
   "stretto[E09]: an op waits for an op that is issued later; order the awaited op first"
 #define STRETTO_E10 \
@@ -39,17 +42,14 @@
 #define STRETTO_E14 \
   "stretto[E14]: two phases of a block write the same value; give the second one a name of its own"
 #define STRETTO_E15 \
-  "stretto[E15]: two nodes of a block read the same value of the layer before; let the first one hand " \
-  "it on under a new name"
+  "stretto[E15]: two nodes of a block read the same value of the layer before; let the first one hand it " \
+  "on under a new name"
 #define STRETTO_E16 \
-  "stretto[E16]: a block reads a value that no phase before it and no block of the model writes; write " \
-  "it, or mend its name"
+  "stretto[E16]: a block reads a value that no phase before it and no block of the model writes; write it, " \
+  "or mend its name"
 #define STRETTO_E17 \
-  "stretto[E17]: a block has more than 8 phases, 16 values, 22 reads or 4 values from other layers, or " \
-  "a policy more than 64 ops; split the block in two"
-#define STRETTO_E18 \
-  "stretto[E18]: weight gradients of a layer do not run in ascending order of the microbatches; keep " \
-  "the queue of weight gradients first in, first out"
+  "stretto[E17]: a block has more than 8 phases, 16 values, 22 reads or 4 values from other layers, or a " \
+  "policy more than 64 ops; split the block in two"
 #define STRETTO_E19 \
   "stretto[E19]: a schedule needs one layer policy (a type with static constexpr void " \
   "pair(pair_builder&)), at most one pipeline, and nothing else but SplitDW; write Schedule<Layer, " \
@@ -58,88 +58,120 @@
   "stretto[E20]: phases of one node mix a backward written by hand with one left to autograd; put a Detach " \
   "between them"
 #define STRETTO_E21 \
-  "stretto[E21]: a phase has only forward(), and the tensor adapter does not differentiate; write backward(), " \
-  "or backward_input() and backward_weight()"
+  "stretto[E21]: a phase has only forward(), and the tensor adapter does not differentiate; write " \
+  "backward(), or backward_input() and backward_weight()"
 #define STRETTO_E22 \
-  "stretto[E22]: the list of layers has another number of chunks than the pipeline runs; end each chunk with " \
-  "next_chunk()"
+  "stretto[E22]: the list of layers has another number of chunks than the pipeline runs; end each chunk " \
+  "with next_chunk()"
 #define STRETTO_E24 \
-  "stretto[E24]: a block carries a value that it writes itself, or that none of its phases reads; leave it out of " \
-  "carries, or read it under that name"
+  "stretto[E24]: a block carries a value that it writes itself, or that none of its phases reads; leave it " \
+  "out of carries, or read it under that name"
 #define STRETTO_E25 \
-  "stretto[E25]: a phase reads an objective, which backward starts from with a gradient of one; write what is read " \
-  "as a value of its own beside it"
+  "stretto[E25]: a phase reads an objective, which backward starts from with a gradient of one; write what " \
+  "is read as a value of its own beside it"
+#define STRETTO_E40 \
+  "stretto[E40]: a size is out of range; take 1 to 4096 ranks, 1 to 1000000 microbatches and 1 to 1024 " \
+  "chunks"
+#define STRETTO_E41 \
+  "stretto[E41]: the pipeline needs more microbatches than it is given; raise the microbatches, lower the " \
+  "ranks, or take a pipeline without that minimum"
+#define STRETTO_E42 \
+  "stretto[E42]: the pipeline cannot divide these microbatches evenly; take a multiple of the number it " \
+  "asks for"
+#define STRETTO_E43 \
+  "stretto[E43]: the pipeline does not serve this number of chunks; leave the chunks out to get its own " \
+  "number, or take interleaved or interleaved_ep"
+#define STRETTO_E44 \
+  "stretto[E44]: stages times microbatches pass the limit of a plan that is held in memory; lower the " \
+  "ranks, chunks or microbatches"
+#define STRETTO_E45 \
+  "stretto[E45]: a call names a chunk or microbatch that is not there; keep chunks and microbatches " \
+  "between 0 and the numbers handed to run()"
+#define STRETTO_E46 \
+  "stretto[E46]: a pass never runs; emit F once, and B, or I and W, once for every chunk and microbatch"
+#define STRETTO_E47 \
+  "stretto[E47]: a pass runs twice; emit F once, and B, or I and W, once for every chunk and microbatch"
+#define STRETTO_E48 \
+  "stretto[E48]: a call has a form that the pipeline does not declare; set pairs for overlapped pairs, " \
+  "splits for I and W apart"
+#define STRETTO_E49 \
+  "stretto[E49]: the two halves of a pair belong to one microbatch, so one waits for the other; pair the " \
+  "forward with the backward of an earlier microbatch (one more warm-up forward does it)"
+#define STRETTO_E50 \
+  "stretto[E50]: a pass runs before the pass of its own chunk that it needs; on one rank F comes before B " \
+  "or I, and I before W"
+#define STRETTO_E51 \
+  "stretto[E51]: weight gradients of a chunk are not in ascending microbatch order; keep B and W of a " \
+  "chunk in microbatch order: sums of floats depend on it"
+#define STRETTO_E52 \
+  "stretto[E52]: the ranks wait for each other in a circle; move the waiting call behind the calls that " \
+  "its input comes from"
+#define STRETTO_E53 \
+  "stretto[E53]: more chunk activations are live than the pipeline promises; run backwards earlier, or " \
+  "raise peak_live"
+#define STRETTO_E54 \
+  "stretto[E54]: a message has no other end, or nobody needs it; send every output that another rank reads " \
+  "once, receive it once, and send nothing between stages of one rank"
+#define STRETTO_E55 \
+  "stretto[E55]: two ranks list their messages to each other in different orders; list the messages of a " \
+  "pair of ranks in one order at both ends"
+#define STRETTO_E56 \
+  "stretto[E56]: a message is listed on the wrong side of its call; receive before the call that reads, " \
+  "send after the call that writes"
+#define STRETTO_E57 \
+  "stretto[E57]: the messages wait for each other in a circle; place a receive before every send that is " \
+  "ready later"
+#define STRETTO_E58 \
+  "stretto[E58]: ranks of one expert group issue expert communication in different orders; give every rank " \
+  "of an expert group the same pipeline, rank of the pipeline, microbatches and chunks"
+#define STRETTO_E59 \
+  "stretto[E59]: the pipeline runs I and W apart, and the policy or the phases cannot; take a policy other " \
+  "than autograd and phases with backward_input and backward_weight, or a pipeline that does not split"
+
+/// Every rule: its code, and its name here, in `fault` and in namespace `error`.
+#define STRETTO_RULES(rule) \
+  rule(E01, unwritten_read) rule(E02, race) rule(E03, read_after_release) rule(E04, weight_before_input) \
+  rule(E05, missing_node) rule(E06, doubled_node) rule(E07, missing_cut) rule(E08, no_backward_weight) \
+  rule(E09, wait_on_later) rule(E10, undeclared_read) rule(E11, undeclared_write) \
+  rule(E12, ambiguous_name) rule(E13, gone_before_weight_pass) rule(E14, written_twice) \
+  rule(E15, input_of_two_nodes) rule(E16, never_produced) rule(E17, too_large) rule(E19, not_a_policy) \
+  rule(E20, mixed_backward) rule(E21, needs_autograd) rule(E22, wrong_chunks) rule(E24, carried_wrongly) \
+  rule(E25, objective_read) rule(E40, size_out_of_range) rule(E41, too_few_microbatches) \
+  rule(E42, not_a_multiple) rule(E43, unserved_chunks) rule(E44, plan_too_large) rule(E45, no_such_place) \
+  rule(E46, missing) rule(E47, doubled) rule(E48, undeclared_form) rule(E49, dependent_pair) \
+  rule(E50, too_early) rule(E51, weight_order) rule(E52, deadlock) rule(E53, too_many_live) \
+  rule(E54, unmatched_message) rule(E55, message_order) rule(E56, misplaced_message) \
+  rule(E57, message_deadlock) rule(E58, group_order) rule(E59, cannot_split)
+// clang-format on
 
 namespace stretto {
 inline namespace v0 {
 
+/// What can be wrong.
 enum class fault : unsigned char {
   none,
-  unwritten_read,
-  race,
-  read_after_release,
-  weight_before_input,
-  missing_node,
-  doubled_node,
-  missing_cut,
-  no_backward_weight,
-  wait_on_later,
-  undeclared_read,
-  undeclared_write,
-  ambiguous_name,
-  gone_before_weight_pass,
-  written_twice,
-  input_of_two_nodes,
-  never_produced,
-  too_large,
-  weights_out_of_order,
-  not_a_policy,
-  mixed_backward,
-  needs_autograd,
-  wrong_chunks,
-  carried_wrongly,
-  objective_read,
+#define STRETTO_RULE(code, name) name,
+  STRETTO_RULES(STRETTO_RULE)
+#undef STRETTO_RULE
 };
+using plan_fault = fault;
 
 struct rule {
   fault what;
   char const* name;
   char const* code;
-  char const* sentence;
+  char const* sentence; ///< `stretto[E01]: what is wrong; how to mend it`
 };
 
+/// The rules, in the order of their codes.
 inline constexpr rule rules[] = {
-    {fault::unwritten_read, "unwritten_read", "E01", STRETTO_E01},
-    {fault::race, "race", "E02", STRETTO_E02},
-    {fault::read_after_release, "read_after_release", "E03", STRETTO_E03},
-    {fault::weight_before_input, "weight_before_input", "E04", STRETTO_E04},
-    {fault::missing_node, "missing_node", "E05", STRETTO_E05},
-    {fault::doubled_node, "doubled_node", "E06", STRETTO_E06},
-    {fault::missing_cut, "missing_cut", "E07", STRETTO_E07},
-    {fault::no_backward_weight, "no_backward_weight", "E08", STRETTO_E08},
-    {fault::wait_on_later, "wait_on_later", "E09", STRETTO_E09},
-    {fault::undeclared_read, "undeclared_read", "E10", STRETTO_E10},
-    {fault::undeclared_write, "undeclared_write", "E11", STRETTO_E11},
-    {fault::ambiguous_name, "ambiguous_name", "E12", STRETTO_E12},
-    {fault::gone_before_weight_pass, "gone_before_weight_pass", "E13", STRETTO_E13},
-    {fault::written_twice, "written_twice", "E14", STRETTO_E14},
-    {fault::input_of_two_nodes, "input_of_two_nodes", "E15", STRETTO_E15},
-    {fault::never_produced, "never_produced", "E16", STRETTO_E16},
-    {fault::too_large, "too_large", "E17", STRETTO_E17},
-    {fault::weights_out_of_order, "weights_out_of_order", "E18", STRETTO_E18},
-    {fault::not_a_policy, "not_a_policy", "E19", STRETTO_E19},
-    {fault::mixed_backward, "mixed_backward", "E20", STRETTO_E20},
-    {fault::needs_autograd, "needs_autograd", "E21", STRETTO_E21},
-    {fault::wrong_chunks, "wrong_chunks", "E22", STRETTO_E22},
-    {fault::carried_wrongly, "carried_wrongly", "E24", STRETTO_E24},
-    {fault::objective_read, "objective_read", "E25", STRETTO_E25},
+#define STRETTO_RULE(code, name) {fault::name, #name, #code, STRETTO_##code},
+    STRETTO_RULES(STRETTO_RULE)
+#undef STRETTO_RULE
 };
 
-constexpr rule const& rule_of(fault what) {
-  for (rule const& r : rules)
-    if (r.what == what) return r;
-  return rules[0];
-}
+/// The rule of a fault that is not `none`.
+constexpr rule const& rule_of(fault what) { return rules[static_cast<int>(what) - 1]; }
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stretto/block.hpp>
 #include <stretto/body.hpp>
 #include <stretto/error.hpp>
 #include <stretto/pipelines/one_f_one_b.hpp>

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <stretto/block.hpp>
+#include <stretto/block_types.hpp>
 #include <stretto/detail/extent.hpp>
-#include <stretto/error.hpp>
 
 /// What one layer keeps for one microbatch between forward and backward, and how a phase sees it.
 namespace stretto {

@@ -4,6 +4,7 @@
 #include <stretto/access.hpp>
 #include <stretto/adapter.hpp>
 #include <stretto/block.hpp>
+#include <stretto/block_types.hpp>
 #include <stretto/body.hpp>
 #include <stretto/body_code.hpp>
 #include <stretto/builder.hpp>
@@ -36,7 +37,6 @@
 #include <stretto/plan_error.hpp>
 #include <stretto/plan_messages.hpp>
 #include <stretto/plan_replay.hpp>
-#include <stretto/plan_rules.hpp>
 #include <stretto/ports.hpp>
 #include <stretto/program.hpp>
 #include <stretto/proof.hpp>
@@ -47,6 +47,7 @@
 #include <stretto/schedules/serial.hpp>
 #include <stretto/schedules/split_dw.hpp>
 #include <stretto/schedules/two_stream_1f1b.hpp>
+#include <stretto/sentence.hpp>
 #include <stretto/simulate.hpp>
 #include <stretto/simulate_ops.hpp>
 #include <stretto/slot.hpp>

@@ -120,9 +120,9 @@ TEST_CASE("placing every receive right before its reader would deadlock without 
     }
   }
   auto const wrong = check_messages(made, oracle::pack(steps));
-  CHECK((wrong.what == plan_fault::message_order || wrong.what == plan_fault::message_deadlock));
+  CHECK((wrong.what == fault::message_order || wrong.what == fault::message_deadlock));
   CHECK(replay_messages(made.facts(), oracle::pack(steps), send_semantics::rendezvous).what ==
-        plan_fault::message_deadlock);
+        fault::message_deadlock);
   CHECK(!replay_messages(made.facts(), oracle::pack(steps), send_semantics::buffered));
 }
 
@@ -130,10 +130,10 @@ TEST_CASE("members of an expert group must issue the same calls") {
   plan const eight = lay_out<DualPipeV>(facts_of<DualPipeV>(4, 8)),
              ten = lay_out<DualPipeV>(facts_of<DualPipeV>(4, 10));
   CHECK(!check_expert_group(eight, 2, eight, 2));
-  CHECK(check_expert_group(eight, 2, ten, 2).what == plan_fault::group_order);
-  CHECK(check_expert_group(eight, 2, eight, 3).what == plan_fault::group_order);
+  CHECK(check_expert_group(eight, 2, ten, 2).what == fault::group_order);
+  CHECK(check_expert_group(eight, 2, eight, 3).what == fault::group_order);
   plan const interleaved = lay_out<InterleavedOverlapped<>>(facts_of<InterleavedOverlapped<>>(4, 8));
   auto const wrong = check_expert_group(eight, 0, interleaved, 0);
-  CHECK(wrong.what == plan_fault::group_order);
+  CHECK(wrong.what == fault::group_order);
   CHECK(wrong.at == 4);
 }

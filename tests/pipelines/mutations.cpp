@@ -132,7 +132,7 @@ TEST_CASE("splitting a pair keeps a plan legal, and gluing an F to the B of its 
         calls[at] = call::pair(first.forward_chunk, first.forward_microbatch, second.backward_chunk,
                                second.backward_microbatch);
         calls.erase(calls.begin() + static_cast<long>(at) + 1);
-        REQUIRE(check_plan(oracle::plan_of(lists)).what == plan_fault::dependent_pair);
+        REQUIRE(check_plan(oracle::plan_of(lists)).what == fault::dependent_pair);
         calls = before;
       }
     }

@@ -25,7 +25,7 @@ template struct stretto::pipeline_proof<DualPipeV>;
 // As many chunks as there may be still fit the default limits of every compiler.
 template struct stretto::pipeline_proof<Interleaved<64>>;
 static_assert(!check_plan<DualPipeV>(4, 12) &&
-              check_plan<DualPipeV>(4, 6).what == plan_fault::too_few_microbatches);
+              check_plan<DualPipeV>(4, 6).what == fault::too_few_microbatches);
 
 namespace {
 

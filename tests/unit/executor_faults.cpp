@@ -107,10 +107,10 @@ TEST_CASE("plans that drop, double or misplace a call are refused in words", "[e
 TEST_CASE("lists of layers that do not fit together are refused in words", "[executor]") {
   // Nothing writes what the first layer reads.
   CHECK_THAT(refusal<Split>("MH", 2),
-             ContainsSubstring("stretto[E01]") && ContainsSubstring("F.attn (Attention) of layer 0, microbatch 0, on compute"));
+             ContainsSubstring("stretto[E01]") && ContainsSubstring("F.attn (Attention of MoeLayer) of layer 0, microbatch 0, on compute, hidden;"));
   // Nothing reads what the last layer writes, so no gradient comes back.
   CHECK_THAT(refusal<Split>("EM", 2),
-             ContainsSubstring("stretto[E01]") && ContainsSubstring("B.combine (Combine) of layer 1, microbatch 0, on comm"));
+             ContainsSubstring("stretto[E01]") && ContainsSubstring("B.combine (Combine of MoeLayer) of layer 1, microbatch 0, on comm, the gradient of hidden;"));
   CHECK_THAT(refusal<Split>("EMHM", 2), ContainsSubstring("stretto[E01]"));
 }
 

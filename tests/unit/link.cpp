@@ -161,7 +161,7 @@ TEST_CASE("tables are refused for what is wrong with them", "[check]") {
     CHECK_FALSE(check_small(good));
     good[2].microbatch = 0;
     diagnosis const d = check_small(good);
-    CHECK(d.what == fault::weights_out_of_order);
+    CHECK(d.what == fault::weight_order);
     CHECK(d.at == 2);
   }
 }

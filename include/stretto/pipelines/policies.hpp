@@ -47,7 +47,7 @@ constexpr plan_diagnosis check_policy(policy_needs const& policy, plan_facts con
   policy_fit const found = fit(policy, facts.pairs, facts.splits, phases_split);
   plan_diagnosis result;
   if (found == policy_fit::needs_split || found == policy_fit::needs_passes)
-    result.what = plan_fault::cannot_split;
+    result.what = fault::cannot_split;
   return result;
 }
 

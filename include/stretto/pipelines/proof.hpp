@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stretto/check_plan.hpp>
+#include <stretto/error.hpp>
 
 /// The compile-time proof of a pipeline type: an order that drops or doubles a pass, disorders weight gradients, holds more
 /// than it promises or deadlocks stops the compiler with one sentence and the place.
@@ -15,35 +16,6 @@ template <int Rank> struct on_rank;
 template <long Position> struct at_call;
 template <plan_pass Pass, int Stage, int Microbatch> struct pass_of_stage_and_microbatch;
 
-/// Errors of plans, named after their rules; apart from the errors of programs, which share some names.
-namespace of_plan {
-
-template <class> inline constexpr bool never = false;
-
-template <class Pipeline, class... Facts> struct size_out_of_range {
-  static_assert(never<Pipeline>, STRETTO_E40);
-};
-template <class Pipeline, class... Facts> struct no_such_place {
-  static_assert(never<Pipeline>, STRETTO_E45);
-};
-template <class Pipeline, class... Facts> struct missing { static_assert(never<Pipeline>, STRETTO_E46); };
-template <class Pipeline, class... Facts> struct doubled { static_assert(never<Pipeline>, STRETTO_E47); };
-template <class Pipeline, class... Facts> struct undeclared_form {
-  static_assert(never<Pipeline>, STRETTO_E48);
-};
-template <class Pipeline, class... Facts> struct dependent_pair {
-  static_assert(never<Pipeline>, STRETTO_E49);
-};
-template <class Pipeline, class... Facts> struct too_early { static_assert(never<Pipeline>, STRETTO_E50); };
-template <class Pipeline, class... Facts> struct weight_order {
-  static_assert(never<Pipeline>, STRETTO_E51);
-};
-template <class Pipeline, class... Facts> struct deadlock { static_assert(never<Pipeline>, STRETTO_E52); };
-template <class Pipeline, class... Facts> struct too_many_live {
-  static_assert(never<Pipeline>, STRETTO_E53);
-};
-
-} // namespace of_plan
 } // namespace error
 
 namespace detail {
@@ -58,34 +30,34 @@ using plan_error_at = Error<Pipeline, error::with_ranks<Finding::value.ranks>,
                                                                 Finding::value.microbatch>>;
 
 // The other rules are about sizes and messages, which a proof at small sizes cannot break.
-template <class Pipeline, plan_fault Fault> struct plan_verdict;
-template <class Pipeline> struct plan_verdict<Pipeline, plan_fault::none> {};
+template <class Pipeline, fault Fault> struct plan_verdict;
+template <class Pipeline> struct plan_verdict<Pipeline, fault::none> {};
 template <class Pipeline>
-struct plan_verdict<Pipeline, plan_fault::size_out_of_range>
-    : plan_error_at<error::of_plan::size_out_of_range, Pipeline> {};
+struct plan_verdict<Pipeline, fault::size_out_of_range>
+    : plan_error_at<error::size_out_of_range, Pipeline> {};
 template <class Pipeline>
-struct plan_verdict<Pipeline, plan_fault::no_such_place>
-    : plan_error_at<error::of_plan::no_such_place, Pipeline> {};
+struct plan_verdict<Pipeline, fault::no_such_place>
+    : plan_error_at<error::no_such_place, Pipeline> {};
 template <class Pipeline>
-struct plan_verdict<Pipeline, plan_fault::missing> : plan_error_at<error::of_plan::missing, Pipeline> {};
+struct plan_verdict<Pipeline, fault::missing> : plan_error_at<error::missing, Pipeline> {};
 template <class Pipeline>
-struct plan_verdict<Pipeline, plan_fault::doubled> : plan_error_at<error::of_plan::doubled, Pipeline> {};
+struct plan_verdict<Pipeline, fault::doubled> : plan_error_at<error::doubled, Pipeline> {};
 template <class Pipeline>
-struct plan_verdict<Pipeline, plan_fault::undeclared_form>
-    : plan_error_at<error::of_plan::undeclared_form, Pipeline> {};
+struct plan_verdict<Pipeline, fault::undeclared_form>
+    : plan_error_at<error::undeclared_form, Pipeline> {};
 template <class Pipeline>
-struct plan_verdict<Pipeline, plan_fault::dependent_pair>
-    : plan_error_at<error::of_plan::dependent_pair, Pipeline> {};
+struct plan_verdict<Pipeline, fault::dependent_pair>
+    : plan_error_at<error::dependent_pair, Pipeline> {};
 template <class Pipeline>
-struct plan_verdict<Pipeline, plan_fault::too_early> : plan_error_at<error::of_plan::too_early, Pipeline> {};
+struct plan_verdict<Pipeline, fault::too_early> : plan_error_at<error::too_early, Pipeline> {};
 template <class Pipeline>
-struct plan_verdict<Pipeline, plan_fault::weight_order>
-    : plan_error_at<error::of_plan::weight_order, Pipeline> {};
+struct plan_verdict<Pipeline, fault::weight_order>
+    : plan_error_at<error::weight_order, Pipeline> {};
 template <class Pipeline>
-struct plan_verdict<Pipeline, plan_fault::deadlock> : plan_error_at<error::of_plan::deadlock, Pipeline> {};
+struct plan_verdict<Pipeline, fault::deadlock> : plan_error_at<error::deadlock, Pipeline> {};
 template <class Pipeline>
-struct plan_verdict<Pipeline, plan_fault::too_many_live>
-    : plan_error_at<error::of_plan::too_many_live, Pipeline> {};
+struct plan_verdict<Pipeline, fault::too_many_live>
+    : plan_error_at<error::too_many_live, Pipeline> {};
 
 } // namespace detail
 
