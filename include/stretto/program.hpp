@@ -22,6 +22,7 @@ inline constexpr cell_set boundary_forward = one(46);
 inline constexpr cell_set boundary_backward = one(47);
 constexpr cell_set context(int node) { return one(48 + node); }  ///< what forward keeps for backward
 constexpr cell_set pending(int node) { return one(56 + node); }  ///< what I keeps for W
+inline constexpr int parameter_gradients = 64;  ///< in diagnoses only: the gradients that an op adds to
 }  // namespace cells
 
 /// The cells that an op touches: in the group of its own layer, and in that of the layer behind it. Cleared cells are
