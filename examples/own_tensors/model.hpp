@@ -31,8 +31,9 @@ template <template <class> class Wrap> struct HeadLayer : st::Block<Wrap<Head>> 
 template <class Comm, template <class> class Wrap = plain>
 struct Model : st::Blocks<EmbedLayer<Wrap>, MoeLayer<Comm, Wrap>, DenseLayer<Wrap>, HeadLayer<Wrap>> {};
 
-/// The layers of one rank from a picture: E embedding, M mixture of experts, D dense, H head, `|` between chunks. Parameters that several ranks
-/// have start the same on each, and an expert starts the same wherever it lives.
+/// The layers of one rank from a picture: E embedding, M mixture of experts, D dense, H head, `|` between chunks; a small letter
+/// is a layer that another pipeline rank has. Parameters that several ranks have start the same on each, and an expert starts
+/// the same wherever it lives.
 template <class Comm, template <class> class Wrap = plain> class network {
 public:
   using model = Model<Comm, Wrap>;
@@ -70,8 +71,18 @@ public:
       case '|':
         layers.next_chunk();
         break;
+      case 'e':
+      case 'h':
+        ++made_;
+        break;
+      case 'm':
+        made_ += 5;
+        break;
+      case 'd':
+        made_ += 4;
+        break;
       default:
-        throw std::invalid_argument("a picture of layers is made of E, M, D, H and |");
+        throw std::invalid_argument("a picture of layers is made of E, M, D, H, small letters for other ranks' and |");
       }
     }
   }
@@ -124,7 +135,7 @@ private:
     bool const of_expert = seed >= 0;
     if (!of_expert) seed = 1000 * ++made_;
     std::mt19937 random(static_cast<unsigned>(seed));
-    parameters.push_back({arrays_.zeros(rows, columns), arrays_.zeros(rows, columns), of_expert});
+    parameters.push_back({arrays_.zeros(rows, columns), arrays_.zeros(rows, columns), of_expert, seed});
     tensor& w = parameters.back().weight;
     // By hand: what the standard's distributions give differs between libraries.
     for (std::size_t i = 0; i < w.size(); ++i)

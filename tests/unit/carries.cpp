@@ -85,7 +85,9 @@ static_assert(!dataflow_of<LastLayer>::value.input_is_carried[0]);
 /// E embedding, M MoE, H head that carries, P prediction that carries, Z the last prediction.
 class network : public toy::network<Model> {
 public:
-  network(std::string_view picture, int microbatches) : toy::network<Model>("", microbatches) {
+  /// `before`: how many parameters are on the pipeline ranks before this one.
+  network(std::string_view picture, int microbatches, std::size_t before = 0)
+      : toy::network<Model>("", microbatches), before_(before) {
     for (char const kind : picture) {
       if (kind == '|') layers.next_chunk();
       if (kind == 'E') layers.add(layer<EmbedLayer>(Embed(next())));
@@ -100,9 +102,10 @@ public:
 
 private:
   parameter* next() {
-    parameters.push_back({0.7 + 0.2 * std::cos(static_cast<double>(parameters.size())), 0});
+    parameters.push_back({0.7 + 0.2 * std::cos(static_cast<double>(before_ + parameters.size())), 0});
     return &parameters.back();
   }
+  std::size_t before_;
 };
 
 template <class S, class Lanes>
@@ -119,6 +122,35 @@ template <class... Policies> std::vector<std::uint64_t> train(std::string const&
   null_lanes lanes;
   return train<Schedule<Model, Policies...>>(picture, microbatches, lanes);
 }
+/// The gradients of all ranks of a pipeline, which are threads, in the order of their layers.
+template <class... Policies>
+std::vector<double> train_ranks(std::vector<std::string> const& stages, int microbatches) {
+  int const ranks = static_cast<int>(stages.size());
+  std::vector<std::vector<double>> gradients(stages.size());
+  host::group group(ranks);
+  host::mailbox<toy::number> mailbox(group);
+  group.run([&](int rank) {
+    std::size_t before = 0;
+    for (int r = 0; r < rank; ++r)
+      for (char const kind : stages[static_cast<std::size_t>(r)])
+        before += kind == 'E' || kind == 'H' ? 1 : kind == 'M' ? 3 : 2;
+    network net(stages[static_cast<std::size_t>(rank)], microbatches, before);
+    toy::tensors<toy::number> numbers;
+    host::lanes lanes(
+        {.rank = rank, .board = &group.board(), .peers = true, .shake_seed = 5, .shake_us = 60});
+    host::peers<toy::number> peers(mailbox, rank);
+    executor run(Schedule<Model, Policies...>{}, backend{numbers, lanes, peers}, net.layers,
+                 sizes{.microbatches = microbatches, .ranks = ranks, .rank = rank});
+    run();
+    net.clear();
+    run();
+    for (parameter const& p : net.parameters) gradients[static_cast<std::size_t>(rank)].push_back(p.gradient);
+  });
+  std::vector<double> all;
+  for (auto const& of_rank : gradients) all.insert(all.end(), of_rank.begin(), of_rank.end());
+  return all;
+}
+
 template <class... Policies> flat_table table_of(std::string const& picture, int microbatches) {
   network net(picture, microbatches);
   toy::tensors<toy::number> numbers;
@@ -168,6 +200,17 @@ TEST_CASE("a trunk that several blocks read, over threads and across chunks", "[
   for (std::string const picture : {"EM|HPZ", "EMH|PZ", "EMHP|Z"}) {
     CAPTURE(picture);
     CHECK(train<TwoStream1F1B, SplitDW, toy::CrossedChunks>(picture, 4) == expected);
+  }
+}
+
+TEST_CASE("a trunk that several pipeline ranks read, one of which hands on what came in", "[carries]") {
+  int const microbatches = 5;
+  auto const expected = train_ranks<Serial>({"EMHPZ"}, microbatches);
+  for (auto const& stages :
+       {std::vector<std::string>{"EMH", "PZ"}, {"EM", "HPZ"}, {"EM", "HP", "Z"}, {"EM", "H", "PZ"}}) {
+    CAPTURE(stages.size(), stages[0], stages[1]);
+    CHECK(train_ranks<TwoStream1F1B, OneFOneB>(stages, microbatches) == expected);
+    CHECK(train_ranks<TwoStream1F1B, OneFOneBOverlapped>(stages, microbatches) == expected);
   }
 }
 
