@@ -40,7 +40,7 @@ template <class Tensors, class Peers> struct send_task {
       if (m.gradient) {
         if (where->value[m.chain] == nullptr) continue;
         peers->send(m, where->gradient[m.chain]);
-        where->gradient[m.chain] = {};
+        where->gradient[m.chain] = typename Tensors::tensor{};
       } else if (where->value[m.chain] != nullptr) {
         // Without its graph, which would otherwise live until the other end is done with the tensor.
         peers->send(m, tensors->detach(*where->value[m.chain]));

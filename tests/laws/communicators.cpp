@@ -11,6 +11,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <memory>
+
 using namespace stretto;
 using Catch::Matchers::ContainsSubstring;
 
@@ -318,7 +320,38 @@ template <class P> std::vector<bool> kept_by_peers() {
 
 } // namespace
 
+namespace {
+
+/// Copies of a handle share the number. With `clone` it is a tensor as torch has them.
+struct handle {
+  std::shared_ptr<int> number;
+  bool defined() const { return number != nullptr; }
+  handle detach() const { return *this; }
+};
+struct cloning_handle : handle {
+  cloning_handle detach() const { return *this; }
+  cloning_handle clone() const { return {{std::make_shared<int>(*number)}}; }
+};
+
+template <class Tensor> bool arrives_alone() {
+  std::vector<char> both(2, 0);
+  host::group group(2);
+  host::mailbox<Tensor> mailbox(group);
+  group.run([&](int rank) {
+    host::peers<Tensor> peers(mailbox, rank);
+    both[static_cast<std::size_t>(rank)] = laws::what_arrives_is_its_own(
+        peers, rank, 1 - rank,
+        [](int n) { return Tensor{{std::make_shared<int>(n)}}; },
+        [](Tensor const& t) { return t.defined() ? *t.number : -1; }, [](Tensor& t) { *t.number = 99; });
+  });
+  return both[0] != 0 && both[1] != 0;
+}
+
+} // namespace
+
 TEST_CASE("peers keep their laws, and those that do not are seen", "[laws]") {
+  CHECK(arrives_alone<cloning_handle>());
+  CHECK_FALSE(arrives_alone<handle>());
   CHECK(kept_by_peers<Host>() == all_but({}, 3));
   CHECK(kept_by_peers<ignores_chains>() == all_but({0}, 3));
   CHECK(kept_by_peers<newest_first>() == all_but({1}, 3));

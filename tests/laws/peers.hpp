@@ -59,4 +59,22 @@ bool an_empty_tensor_arrives_empty(Peers& peers, int me, int other, Make make, R
   return read(peers.receive(something)) == 7 + other && read(peers.receive(nothing)) == -1;
 }
 
+/// What was sent may go back or be written again at once: what arrives has storage of its own. `spoil(tensor&)` writes
+/// another number into the storage.
+template <class Peers, class Make, class Read, class Spoil>
+bool what_arrives_is_its_own(Peers& peers, int me, int other, Make make, Read read, Spoil spoil) {
+  bool kept = true;
+  for (bool const gradient : {false, true}) {
+    stretto::message const first{gradient, 1, 0, 0, other}, second{gradient, 1, 1, 0, other};
+    typename Peers::tensor sent = make(7 + me);
+    peers.send(first, sent);
+    spoil(sent);
+    peers.send(second, make(8 + me));
+    // Behind the second the first has been spoilt.
+    kept = read(peers.receive(second)) == 8 + other && kept;
+    kept = read(peers.receive(first)) == 7 + other && kept;
+  }
+  return kept;
+}
+
 } // namespace laws

@@ -3,6 +3,7 @@
 #include <stretto/adapters/host/group.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <condition_variable>
 #include <mutex>
 #include <string>
@@ -13,8 +14,20 @@ namespace stretto {
 inline namespace v0 {
 namespace host {
 
+/// What is sent has storage of its own, since the sender's may go back right behind the send. `Tensor` is copied; where copies
+/// share storage, as handles of torch do, it is cloned, for which it needs `defined`, `detach` and `clone`.
+template <class Tensor> Tensor copy_to_send(Tensor const& t) {
+  if constexpr (requires {
+                  { t.defined() } -> std::convertible_to<bool>;
+                  { t.detach().clone() } -> std::convertible_to<Tensor>;
+                })
+    return t.defined() ? Tensor(t.detach().clone()) : Tensor{};
+  else
+    return t;
+}
+
 /// Where the ranks of one group leave messages for one another. Made once for a group, before the ranks start; lives
-/// longer than they run. `Tensor` is handed over as a handle, so copies of one handle must be usable by several threads.
+/// longer than they run.
 template <class Tensor> class mailbox final : public participant {
 public:
   explicit mailbox(group& of)
@@ -28,9 +41,10 @@ public:
   void put(int from, message const& about, Tensor const& content) {
     if (board_.failed()) give_up(host::describe(label_of(about, lane::send_lower)), board_);
     box& to = boxes_.at(static_cast<std::size_t>(about.peer));
+    Tensor copy = copy_to_send(content);
     {
       std::lock_guard const lock(to.mutex);
-      to.letters.push_back({from, about, content});
+      to.letters.push_back({from, about, std::move(copy)});
     }
     to.arrived.notify_all();
   }
