@@ -131,18 +131,29 @@ class by_hand {
     void* phases = nullptr;
     st::boundary<tensors::tensor>* state[2] = {};
   };
-  using port = st::detail::port<opaque_lanes::event>;
+  /// What spoke last for a microbatch, and the lanes that need not wait for it.
+  struct port {
+    opaque_lanes::event* event = nullptr;
+    unsigned known = ~0U;
+  };
 
   context make() { return {tensors_, lanes_, nullptr, events_, releases_.data(), {}, {}}; }
-  void fill(context::side& s, int layer, int slot, int microbatch, port& through, opaque_lanes::event& e) {
+  void fill(context::side& s, int layer, int slot, int microbatch, port const& through, opaque_lanes::event& e) {
     entry& at = chain_[static_cast<unsigned>(layer)];
     s.phases = at.phases;
     s.state = at.state[slot];
     s.next = layer < last_ ? chain_[static_cast<unsigned>(layer + 1)].state[slot] : &end_[slot];
-    s.through = &through;
+    s.after = through.event;
+    s.known = through.known;
     s.event = &e;
     s.index = layer;
     s.microbatch = microbatch;
+  }
+  template <class Body> static void go(context& c, port* f, port* b) {
+    Body::run(c);
+    constexpr auto const& ops = Body::table::value.ops;
+    if constexpr (Body::exports_forward >= 0) *f = {c.f.event, bit_of(ops[Body::exports_forward].on)};
+    if constexpr (Body::exports_backward >= 0) *b = {c.b.event, bit_of(ops[Body::exports_backward].on)};
   }
   void pair(int f, int f_slot, int f_microbatch, int b, int b_slot, int b_microbatch) {
     context c = make();
@@ -150,25 +161,25 @@ class by_hand {
     fill(c.b, b, b_slot, b_microbatch, backward_[b_slot], port_events_[2 + b_slot]);
     // An embedding and a head never meet others in pairs.
     if (chain_[static_cast<unsigned>(f)].type == 1 && chain_[static_cast<unsigned>(b)].type == 1)
-      body<st::form::forward_backward, 1, 1>::run(c);
+      go<body<st::form::forward_backward, 1, 1>>(c, &forward_[f_slot], &backward_[b_slot]);
   }
   void forward(int l, int m) {
     int const s = m % 2;
     context c = make();
     fill(c.f, l, s, m, forward_[s], port_events_[s]);
     int const type = chain_[static_cast<unsigned>(l)].type;
-    if (type == 0) body<st::form::forward, 0, -1>::run(c);
-    if (type == 1) body<st::form::forward, 1, -1>::run(c);
-    if (type == 2) body<st::form::forward, 2, -1>::run(c);
+    if (type == 0) go<body<st::form::forward, 0, -1>>(c, &forward_[s], nullptr);
+    if (type == 1) go<body<st::form::forward, 1, -1>>(c, &forward_[s], nullptr);
+    if (type == 2) go<body<st::form::forward, 2, -1>>(c, &forward_[s], nullptr);
   }
   void backward(int l, int m) {
     int const s = m % 2;
     context c = make();
     fill(c.b, l, s, m, backward_[s], port_events_[2 + s]);
     int const type = chain_[static_cast<unsigned>(l)].type;
-    if (type == 0) body<st::form::backward, -1, 0>::run(c);
-    if (type == 1) body<st::form::backward, -1, 1>::run(c);
-    if (type == 2) body<st::form::backward, -1, 2>::run(c);
+    if (type == 0) go<body<st::form::backward, -1, 0>>(c, nullptr, &backward_[s]);
+    if (type == 1) go<body<st::form::backward, -1, 1>>(c, nullptr, &backward_[s]);
+    if (type == 2) go<body<st::form::backward, -1, 2>>(c, nullptr, &backward_[s]);
   }
   void forwards(int m) {
     forward_[m % 2] = {};

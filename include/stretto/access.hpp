@@ -169,11 +169,10 @@ constexpr cell_access message_access(chain_facts const& chain, bool gradient, bo
   return a;
 }
 
-/// The first layer of a chunk takes over an activation that came in from another rank: from then on its storage belongs to
-/// what that layer keeps, and the place where it came in is free.
-constexpr cell_access taken_over(cell_access a, bool forward) {
-  constexpr cell_set incoming = 15;
-  if (!forward) a.reads &= ~incoming;
+/// A backward pass where the chain values `arrived` came in from another rank. The layers that read such a value take it
+/// over: its storage belongs to what they keep, and the place where it came in is free for the next one.
+constexpr cell_access taken_over(cell_access a, cell_set arrived) {
+  a.reads &= ~arrived;
   return a;
 }
 

@@ -9,19 +9,14 @@ namespace stretto {
 inline namespace v0 {
 namespace detail {
 
-/// Where a body meets the outside: the event of the op that spoke last, and the lanes that need not wait for it (`bit_of`):
-/// its own, and those that have seen it by other ways.
-template <class Event> struct port {
-  Event* event = nullptr;
-  unsigned known = ~0U;
-};
-
-/// A message that leaves when a chunk's last op has spoken.
-template <class Tensor, class Event> struct departure {
+/// A message, and where everything lies that it needs.
+template <class Tensor, class Event> struct posted_message {
   message what;
   lane on;
   boundary<Tensor>* where;
-  Event* sent;
+  Tensor* received;  ///< where an activation comes in
+  Event* after;      ///< what it waits for; null: nothing
+  Event* event;      ///< recorded behind it
 };
 
 inline op_label label_of(message const& m, lane on) {
@@ -62,28 +57,17 @@ template <class Tensors, class Peers> struct receive_task {
   }
 };
 
-/// One side of a body: a layer, its state for one microbatch, and its port.
+/// One side of a body: a layer, its state for one microbatch, and where it meets the outside.
 template <class Tensor, class Event> struct body_side {
   void* phases = nullptr;
   boundary<Tensor>* state = nullptr;
   boundary<Tensor>* next = nullptr;
-  port<Event>* through = nullptr;
+  Event* after = nullptr;  ///< of what spoke last for the microbatch
   Event* event = nullptr;  ///< recorded when this side hands something over
-  departure<Tensor, Event>* leaves = nullptr;  ///< set if what it hands over leaves the rank
+  posted_message<Tensor, Event> const* leaves = nullptr;  ///< set if what it hands over leaves the rank
+  unsigned known = ~0U;  ///< lanes that need not wait for `after` (`bit_of`)
   int index = 0;
   int microbatch = 0;
-};
-
-/// A side of a body but for the microbatch: where everything lies, looked up once.
-template <class Tensor, class Event> struct made_side {
-  body_side<Tensor, Event> side;
-  int type;
-  bool ends_chunk;  ///< what it hands over may leave the rank
-};
-template <class Tensor, class Event> struct made_body {
-  form what;
-  made_side<Tensor, Event> const* f;
-  made_side<Tensor, Event> const* b;
 };
 
 template <class Tensors, class Lanes, class Peers> struct body_context {
@@ -98,25 +82,16 @@ template <class Tensors, class Lanes, class Peers> struct body_context {
   give_back<tensor> const* const* releases;
   side f;
   side b;
-  /// The gradient of a pair would leave on the lane of its activation, which both ends list first.
-  bool backward_waits = false;
-  bool held = false;
 
-  /// A side has made what leaves the rank.
-  void hand_over(side const& s, bool forward) {
-    if (!forward && backward_waits) {
-      held = true;
-      return;
-    }
-    send(*s.leaves, *s.through);
-    if (forward) backward_waits = false;
+  void send(posted_message<tensor, typename Lanes::event> const& m) {
+    lanes.wait(m.on, *m.after);
+    lanes.run(m.on, label_of(m.what, m.on), send_task<Tensors, Peers>{&tensors, peers, m.where, m.what});
+    lanes.record(m.on, *m.event);
   }
-  /// Sends what lies at the end of a chunk, as soon as `from` has spoken.
-  void send(departure<tensor, typename Lanes::event>& leaves, port<typename Lanes::event> const& from) {
-    lanes.wait(leaves.on, *from.event);
-    lanes.run(leaves.on, label_of(leaves.what, leaves.on),
-              send_task<Tensors, Peers>{&tensors, peers, leaves.where, leaves.what});
-    lanes.record(leaves.on, *leaves.sent);
+  void receive(posted_message<tensor, typename Lanes::event> const& m) {
+    if (m.after != nullptr) lanes.wait(m.on, *m.after);
+    lanes.run(m.on, label_of(m.what, m.on), receive_task<Tensors, Peers>{peers, m.where, m.received, m.what});
+    lanes.record(m.on, *m.event);
   }
 };
 
@@ -161,7 +136,7 @@ template <class S, form F, int Forward, int Backward, class Tensors, class Lanes
   template <int W, lane On> STRETTO_ALWAYS_INLINE static void wait_for(context& c, typename context::side& side) {
     if constexpr (W >= 0) {
       if constexpr (table::value.ops[W].is_port()) {
-        if ((side.through->known & bit_of(On)) == 0) c.lanes.wait(On, *side.through->event);
+        if ((side.known & bit_of(On)) == 0) c.lanes.wait(On, *side.after);
       } else {
         c.lanes.wait(On, c.events[events.id[W]]);
       }
@@ -189,9 +164,8 @@ template <class S, form F, int Forward, int Backward, class Tensors, class Lanes
       if constexpr (events.id[Index] >= 0) c.lanes.record(o.on, c.events[events.id[Index]]);
       if constexpr (Index == exports_forward || Index == exports_backward) {
         c.lanes.record(o.on, *side.event);
-        *side.through = {side.event, bit_of(o.on)};
         if constexpr (context::has_peers)
-          if (side.leaves != nullptr) c.hand_over(side, o.is_forward());
+          if (side.leaves != nullptr) c.send(*side.leaves);
       }
     }
   }

@@ -62,12 +62,6 @@ class chain_layout {
     chunk_place const& c = chunk_of_layer(l);
     return c.inner + l - c.first_layer;
   }
-  /// Whether what layer `l` reads came in from another rank: to its chunk, or through empty ones before it.
-  bool reads_arrival(int l) const {
-    for (chunk_place const& c : chunks_)
-      if (c.from >= 0 && c.begin == point(l)) return true;
-    return false;
-  }
   /// The lane of a message, by the way it travels: in a loop of ranks activations all go one way and gradients the other,
   /// also where the last rank meets the first; in a V the way follows from the ranks.
   lane lane_of(bool gradient, bool sends, int peer) const {

@@ -12,6 +12,14 @@ struct plan_limits {
       1L << 23; ///< stages times microbatches; up to 2 GB with messages
 };
 
+/// What an executor is made for, beyond its type. `chunks` 0 takes the pipeline's own number.
+struct sizes {
+  int microbatches = 1;
+  int ranks = 1;
+  int rank = 0;
+  int chunks = 0;
+};
+
 namespace detail {
 
 /// Zeroed memory that constant evaluation may use too: freed at the end of the scope, moved but never copied.

@@ -18,6 +18,7 @@ constexpr cell_set chain_value(int chain) { return one(chain); }         ///< wh
 constexpr cell_set chain_gradient(int chain) { return one(4 + chain); }  ///< what this layer hands back
 constexpr cell_set root(int value) { return one(8 + value); }
 constexpr cell_set leaf_gradient(int leaf) { return one(24 + leaf); }
+inline constexpr cell_set chain_values = 15;  ///< all of them
 inline constexpr cell_set boundary_forward = one(46);
 inline constexpr cell_set boundary_backward = one(47);
 constexpr cell_set context(int node) { return one(48 + node); }  ///< what forward keeps for backward

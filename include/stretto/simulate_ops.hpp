@@ -37,9 +37,7 @@ class layer_shape {
 /// The table of one rank of a proved plan, for layers of the given shape.
 template <class S> flat_table lower_rank(plan const& all, plan_steps const& lists, int rank, layer_shape const& layers) {
   chain_layout const layout(all.facts(), rank, layers);
-  int slots = 0;
-  std::vector<placed_step> steps = place_steps(all, lists, rank, slots);
-  return lower<S>(steps, layers, layout, slots);
+  return lower<S>(place_steps(all, lists, rank), layers, layout).table;
 }
 
 /// The stage that produced what message row `o` of `rank` carries: the same number at both ends.

@@ -3,14 +3,13 @@
 #include <stretto/adapter.hpp>
 #include <stretto/plan_messages.hpp>
 
-#include <cstddef>
 #include <vector>
 
 /// From the list of a rank to the bodies that run: which layer meets which, and where a microbatch keeps its state.
 namespace stretto {
 inline namespace v0 {
 
-/// One entry of a rank's list with the slots of its microbatches: the place in the ring of states that a microbatch has
+/// One entry of a rank's plan with the slots of its microbatches: the place in the ring of states that a microbatch has
 /// while it is in flight. A call, or the receive of a message for `chunk`. Sends have no entry: they leave from inside the
 /// call that makes them.
 struct placed_step {
@@ -20,9 +19,6 @@ struct placed_step {
   bool is_receive = false;
   message arriving{};
   int chunk = -1;
-  /// Lanes that have seen what the call, or the receive, would wait for (`bit_of`).
-  unsigned forward_known = 0, backward_known = 0, receive_known = 0;
-  std::size_t end_body = 0;  ///< of the executor's bodies: the first that no longer belongs to this step
 };
 
 /// One body: a layer alone, or two layers side by side (-1: none).
@@ -80,11 +76,17 @@ class slot_ring {
   std::vector<char> taken_;
 };
 
-/// The list of one rank of a proved plan, with slots; `slots` says how many that takes.
-inline std::vector<placed_step> place_steps(plan const& of, plan_steps const& lists, int rank, int& slots) {
+/// What one rank runs and receives, and how many slots that takes.
+struct placed_steps {
+  std::vector<placed_step> steps;
+  int slots = 0;
+};
+
+/// The list of one rank of a proved plan, with slots.
+inline placed_steps place_steps(plan const& of, plan_steps const& lists, int rank) {
   plan_facts const& facts = of.facts();
-  std::vector<placed_step> placed;
-  placed.reserve(static_cast<unsigned long>(lists.size(rank)));
+  placed_steps placed;
+  placed.steps.reserve(static_cast<unsigned long>(lists.size(rank)));
   slot_ring ring(facts.microbatches, facts.chunks);
   for (long i = 0; i < lists.size(rank); ++i) {
     plan_step const& step = lists.steps(rank)[i];
@@ -102,9 +104,9 @@ inline std::vector<placed_step> place_steps(plan const& of, plan_steps const& li
       if (p.what.runs_input() || p.what.runs_weight()) p.backward_slot = ring.take(p.what.backward_microbatch);
       if (p.what.runs_weight()) ring.finish_chunk(p.what.backward_microbatch);
     }
-    placed.push_back(p);
+    placed.steps.push_back(p);
   }
-  slots = ring.size();
+  placed.slots = ring.size();
   return placed;
 }
 

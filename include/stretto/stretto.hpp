@@ -15,7 +15,9 @@
 #include <stretto/error.hpp>
 #include <stretto/executor.hpp>
 #include <stretto/explain.hpp>
+#include <stretto/flatten.hpp>
 #include <stretto/inspect.hpp>
+#include <stretto/issue.hpp>
 #include <stretto/layers.hpp>
 #include <stretto/layout.hpp>
 #include <stretto/link.hpp>

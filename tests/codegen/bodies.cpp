@@ -115,11 +115,10 @@ constexpr int moe = 0, dense = 1;
 constexpr st::lane compute = st::lane::compute, comm = st::lane::comm;
 
 STRETTO_ALWAYS_INLINE void come_in(context& c, side& s, st::lane on) {
-  if ((s.through->known & bit_of(on)) == 0) c.lanes.wait(on, *s.through->event);
+  if ((s.known & bit_of(on)) == 0) c.lanes.wait(on, *s.after);
 }
 STRETTO_ALWAYS_INLINE void hand_over(context& c, side& s, st::lane on) {
   c.lanes.record(on, *s.event);
-  *s.through = {s.event, bit_of(on)};
 }
 /// Queues one pass of phase `Number` of a block on a lane: what an expert's helper would do, too. What goes back after an op
 /// is a list made before the step.

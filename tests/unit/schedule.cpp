@@ -98,11 +98,10 @@ TEST_CASE("the first forward layer meets the last backward layer", "[steps]") {
 TEST_CASE("a microbatch keeps its slot while it is in flight, and slots are reused", "[steps]") {
   auto const slots_of = []<class P>(P, int ranks, int rank, int microbatches) {
     plan const all = proved_plan<P>(ranks, microbatches);
-    int slots = 0;
-    std::vector<placed_step> const steps = place_steps(all, lower_messages(all), rank, slots);
+    auto const [steps, slots] = place_steps(all, lower_messages(all), rank);
     // Who holds a slot, and how many chunks of it are still to come.
     std::vector<int> holder(static_cast<unsigned>(slots), -1), left(static_cast<unsigned>(slots), 0);
-    auto const use = [&](int slot, int microbatch) {
+    auto const use = [&, slots = slots](int slot, int microbatch) {
       REQUIRE(slot >= 0);
       REQUIRE(slot < slots);
       int& held = holder[static_cast<unsigned>(slot)];
