@@ -1,0 +1,3 @@
+#pragma once
+
+#include <stretto/adapters/sim/attack.hpp>

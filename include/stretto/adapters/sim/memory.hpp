@@ -1,0 +1,77 @@
+#pragma once
+
+#include <stretto/adapters/sim/graph.hpp>
+
+#include <utility>
+
+/// Who gets which storage: each lane of a rank has memory of its own, and what goes back is handed out again by the very
+/// next row of that lane that needs some, as an allocator does that follows the thread that issues.
+namespace stretto {
+inline namespace v0 {
+namespace sim {
+
+class memory {
+public:
+  /// Block 0 is nothing, and always poisoned.
+  memory(int places, int lanes, bool reuses)
+      : reuses_(reuses), holds_(places, 0), free_(lanes), owner_(1, -1), handles_(1, 0) {}
+
+  int blocks() const { return owner_.size(); }
+
+  /// Storage for what a row on `lane` writes to `place`. What lay there before goes back.
+  int write(int place, int lane) {
+    int const block = take(lane);
+    drop(place, lane);
+    holds_[place] = block;
+    return block;
+  }
+  /// Storage that came in from another rank: it belongs to no lane yet.
+  int receive(int place, int lane) {
+    drop(place, lane);
+    return holds_[place] = add(-1);
+  }
+  /// Storage that belongs to no lane: what lives with the microbatch.
+  int write_state(int place) {
+    if (holds_[place] == 0) holds_[place] = add(-1);
+    return holds_[place];
+  }
+  void share(int from, int to) {
+    holds_[to] = holds_[from];
+    if (holds_[to] != 0) ++handles_[holds_[to]];
+  }
+  /// The storage in `place` goes back behind a row on `lane`: to the lane that took it, or to `lane` itself if it came in
+  /// from another rank. Returns the block if that was its last name, else 0.
+  int drop(int place, int lane) {
+    int const block = std::exchange(holds_[place], 0);
+    if (block == 0 || --handles_[block] > 0) return 0;
+    if (reuses_) free_[owner_[block] < 0 ? lane : owner_[block]].push_back(block);
+    return block;
+  }
+  /// A message takes the storage along.
+  void leave(int place) { holds_[place] = 0; }
+  bool holds(int place) const { return holds_[place] != 0; }
+
+private:
+  int add(int owner) {
+    owner_.push_back(owner);
+    handles_.push_back(1);
+    return owner_.size() - 1;
+  }
+  int take(int lane) {
+    if (free_[lane].empty()) return add(lane);
+    int const block = free_[lane].back();
+    free_[lane].pop_back();
+    owner_[block] = lane;
+    handles_[block] = 1;
+    return block;
+  }
+
+  bool reuses_;
+  numbered<int> holds_;
+  numbered<std::vector<int>> free_;
+  numbered<int> owner_, handles_;
+};
+
+} // namespace sim
+} // namespace v0
+} // namespace stretto
