@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stretto/dataflow.hpp>
+#include <stretto/items.hpp>
 
 #include <concepts>
 #include <utility>
@@ -12,22 +13,6 @@ inline namespace v0 {
 
 namespace detail {
 
-template <class... Ph> struct phase_list {};
-
-template <class Ph> struct has_named_members {
-  // A name declared in two bases is ambiguous, so `&both::name` is ill-formed exactly if P declares the name too;
-  // unlike a call, this also sees member templates such as `void backward(auto&)`.
-  struct fallback {
-    int forward, backward, backward_input, backward_weight;
-  };
-  struct both : Ph, fallback {};
-  static constexpr bool forward = !requires { &both::forward; };
-  static constexpr bool backward = !requires { &both::backward; };
-  static constexpr bool backward_input = !requires { &both::backward_input; };
-  static constexpr bool backward_weight = !requires { &both::backward_weight; };
-};
-
-
 /// Phases of a list of phases and cuts; `node_of` counts the cuts between.
 template <class Out, class... Items> struct without_cuts {
   using type = Out;
@@ -36,11 +21,6 @@ template <class... Ph, class... Rest> struct without_cuts<phase_list<Ph...>, Det
     : without_cuts<phase_list<Ph...>, Rest...> {};
 template <class... Ph, class First, class... Rest> struct without_cuts<phase_list<Ph...>, First, Rest...>
     : without_cuts<phase_list<Ph..., First>, Rest...> {};
-
-template <int Index, class First, class... Rest> struct nth : nth<Index - 1, Rest...> {};
-template <class First, class... Rest> struct nth<0, First, Rest...> {
-  using type = First;
-};
 
 template <int Index, class Phases> struct phase_at;
 template <int Index, class... Ph> struct phase_at<Index, phase_list<Ph...>> : nth<Index, Ph...> {};
@@ -153,10 +133,18 @@ template <class Phase> struct phase_holder {
 /// are, on the same storage: the output of the trunk, which a head and a multi-token prediction read one after the other.
 /// The gradient that the block gives back is its own part plus that of the layers behind.
 template <class... Items> struct Block {
-  using phases = typename detail::without_cuts<detail::phase_list<>, Items...>::type;
+ private:
+  using check = detail::items_check<Items...>;
+  static constexpr bool sound = check::what == fault::none;
+  static_assert(sizeof(detail::items_verdict<check::what, check, Items...>));
+
+ public:
+  // None where the check has found something, so that its sentence is all that the compiler says.
+  using phases =
+      std::conditional_t<sound, typename detail::without_cuts<detail::phase_list<>, Items...>::type, detail::phase_list<>>;
   static constexpr block_facts describe() {
     detail::block_builder b;
-    (b.template add<Items>(), ...);
+    if constexpr (sound) (b.template add<Items>(), ...);
     return b.f;
   }
 };
@@ -165,6 +153,25 @@ template <class B> concept block_type = requires {
   typename B::phases;
   { B::describe() } -> std::same_as<block_facts>;
 };
+
+namespace detail {
+
+/// The first thing that is wrong with the blocks of a model, and the number of that block.
+template <class... B> struct blocks_check {
+  static constexpr bool good[] = {block_type<B>..., sizeof...(B) > 0};
+  static constexpr int no_block = first_false(good, sizeof...(B) + 1);
+  static constexpr int item = no_block >= 0 ? no_block : find_repeated<B...>();
+  static constexpr fault what = item < 0 ? fault::none : no_block >= 0 ? fault::not_a_block : fault::block_twice;
+};
+template <fault What, class Check, class... B> struct blocks_verdict {};
+template <class Check, class... B> struct blocks_verdict<fault::not_a_block, Check, B...> {
+  static_assert(sizeof(error::not_a_block<typename nth<Check::item, B..., error::nothing>::type>));
+};
+template <class Check, class... B> struct blocks_verdict<fault::block_twice, Check, B...> {
+  static_assert(sizeof(error::block_twice<typename nth<Check::item, B...>::type>));
+};
+
+}  // namespace detail
 
 namespace detail {
 
@@ -215,7 +222,12 @@ template <class B> class layer : public detail::layer_of<typename B::phases> {
 /// The block types of a model, dense, MoE, embedding, head and so on, in any order; which layers there are and in which
 /// order they run is run-time data. Derive a struct to keep names short.
 template <class... B> struct Blocks {
-  static constexpr int count = sizeof...(B);
+ private:
+  using check = detail::blocks_check<B...>;
+  static_assert(sizeof(detail::blocks_verdict<check::what, check, B...>));
+
+ public:
+  static constexpr int count = check::what == fault::none ? sizeof...(B) : 0;
   template <int K> using block = typename detail::nth<K, B...>::type;
 };
 

@@ -19,9 +19,6 @@ template <> struct written<phase_list<>> {
 template <class Ph, class... Rest>
 struct written<phase_list<Ph, Rest...>> : joined<typename Ph::writes, typename written<phase_list<Rest...>>::type> {};
 
-template <int Index, class Values> struct value_at;
-template <int Index, class... V> struct value_at<Index, values<V...>> : nth<Index, V...> {};
-
 /// The type of root `V` of block type `B`.
 template <class B, int V> using root_type = typename value_at<V, typename written<typename B::phases>::type>::type;
 /// The type of leaf `R`: reads come phase by phase, in the order of their lists.

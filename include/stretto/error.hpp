@@ -20,6 +20,7 @@ template <class Phase> struct what_backward_input_keeps_for_weight_of;
 template <pass What, class Phase> struct pass_of;
 template <class... Policies> struct the_policies;
 struct outside_of_this_layer;
+struct nothing;
 struct the_handover_between_layers;
 
 // clang-format off: a line a rule.
@@ -41,6 +42,14 @@ template <class Subject, class... Facts> struct mixed_backward { static_assert(n
 template <class Subject, class... Facts> struct needs_autograd { static_assert(never<Subject>, STRETTO_E21); };
 template <class Subject, class... Facts> struct carried_wrongly { static_assert(never<Subject>, STRETTO_E24); };
 template <class Subject, class... Facts> struct objective_read { static_assert(never<Subject>, STRETTO_E25); };
+template <class Subject, class... Facts> struct no_forward { static_assert(never<Subject>, STRETTO_E26); };
+template <class Subject, class... Facts> struct not_a_phase { static_assert(never<Subject>, STRETTO_E27); };
+template <class Subject, class... Facts> struct not_a_value { static_assert(never<Subject>, STRETTO_E28); };
+template <class Subject, class... Facts> struct metadata_without_type { static_assert(never<Subject>, STRETTO_E29); };
+template <class Subject, class... Facts> struct saves_unlisted { static_assert(never<Subject>, STRETTO_E30); };
+template <class Subject, class... Facts> struct phase_twice { static_assert(never<Subject>, STRETTO_E31); };
+template <class Subject, class... Facts> struct not_a_block { static_assert(never<Subject>, STRETTO_E33); };
+template <class Subject, class... Facts> struct block_twice { static_assert(never<Subject>, STRETTO_E34); };
 template <class Subject, class... Facts> struct size_out_of_range { static_assert(never<Subject>, STRETTO_E40); };
 template <class Subject, class... Facts> struct no_such_place { static_assert(never<Subject>, STRETTO_E45); };
 template <class Subject, class... Facts> struct missing { static_assert(never<Subject>, STRETTO_E46); };

@@ -1,5 +1,8 @@
 #pragma once
 
+// First, for a short list of includers in the compiler's message.
+#include <stretto/error.hpp>
+
 #include <stretto/adapter.hpp>
 #include <stretto/block_types.hpp>
 #include <stretto/schedule.hpp>

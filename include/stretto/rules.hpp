@@ -69,6 +69,30 @@
 #define STRETTO_E25 \
   "stretto[E25]: a phase reads an objective, which backward starts from with a gradient of one; write what " \
   "is read as a value of its own beside it"
+#define STRETTO_E26 \
+  "stretto[E26]: a phase has no forward; write void forward(auto& io) in it"
+#define STRETTO_E27 \
+  "stretto[E27]: an item of a block is neither a phase nor Detach; derive it from stretto::Phase<kind>, " \
+  "and do not make it final"
+#define STRETTO_E28 \
+  "stretto[E28]: a phase reads, writes or saves something that is no value; derive it from stretto::value, " \
+  "objective or metadata, and list values as stretto::values<...>"
+#define STRETTO_E29 \
+  "stretto[E29]: metadata does not say what it holds; write using type = ... in it, a type that is default " \
+  "constructible and movable"
+#define STRETTO_E30 \
+  "stretto[E30]: a phase saves a value that it does not have; name in saves only what stands in its reads " \
+  "or writes"
+#define STRETTO_E31 \
+  "stretto[E31]: a block holds one phase type twice; derive a type of its own for the second"
+#define STRETTO_E32 \
+  "stretto[E32]: a phase keeps something in io.saved() and does not say what; write using saved = ... in it"
+#define STRETTO_E33 \
+  "stretto[E33]: a schedule or model is made of something that is no block; derive it from " \
+  "stretto::Block<...>, and list blocks as stretto::Blocks<...>"
+#define STRETTO_E34 \
+  "stretto[E34]: a model lists one block type twice; list it once, and add a layer for each use of it to " \
+  "the list of layers"
 #define STRETTO_E40 \
   "stretto[E40]: a size is out of range; take 1 to 4096 ranks, 1 to 1000000 microbatches and 1 to 1024 " \
   "chunks"
@@ -136,12 +160,14 @@
   rule(E12, ambiguous_name) rule(E13, gone_before_weight_pass) rule(E14, written_twice) \
   rule(E15, input_of_two_nodes) rule(E16, never_produced) rule(E17, too_large) rule(E19, not_a_policy) \
   rule(E20, mixed_backward) rule(E21, needs_autograd) rule(E22, wrong_chunks) rule(E24, carried_wrongly) \
-  rule(E25, objective_read) rule(E40, size_out_of_range) rule(E41, too_few_microbatches) \
-  rule(E42, not_a_multiple) rule(E43, unserved_chunks) rule(E44, plan_too_large) rule(E45, no_such_place) \
-  rule(E46, missing) rule(E47, doubled) rule(E48, undeclared_form) rule(E49, dependent_pair) \
-  rule(E50, too_early) rule(E51, weight_order) rule(E52, deadlock) rule(E53, too_many_live) \
-  rule(E54, unmatched_message) rule(E55, message_order) rule(E56, misplaced_message) \
-  rule(E57, message_deadlock) rule(E58, group_order) rule(E59, cannot_split)
+  rule(E25, objective_read) rule(E26, no_forward) rule(E27, not_a_phase) rule(E28, not_a_value) \
+  rule(E29, metadata_without_type) rule(E30, saves_unlisted) rule(E31, phase_twice) \
+  rule(E32, saved_without_type) rule(E33, not_a_block) rule(E34, block_twice) rule(E40, size_out_of_range) \
+  rule(E41, too_few_microbatches) rule(E42, not_a_multiple) rule(E43, unserved_chunks) \
+  rule(E44, plan_too_large) rule(E45, no_such_place) rule(E46, missing) rule(E47, doubled) \
+  rule(E48, undeclared_form) rule(E49, dependent_pair) rule(E50, too_early) rule(E51, weight_order) \
+  rule(E52, deadlock) rule(E53, too_many_live) rule(E54, unmatched_message) rule(E55, message_order) \
+  rule(E56, misplaced_message) rule(E57, message_deadlock) rule(E58, group_order) rule(E59, cannot_split)
 // clang-format on
 
 namespace stretto {

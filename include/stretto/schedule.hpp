@@ -15,13 +15,6 @@ inline namespace v0 {
 
 namespace detail {
 
-template <class Type, bool IsModel = model_type<Type>> struct as_model {
-  using type = Type;
-};
-template <class Type> struct as_model<Type, false> {
-  using type = Blocks<Type>;
-};
-
 template <class Policy> constexpr int kind_of_policy() {
   if constexpr (std::same_as<Policy, SplitDW>)
     return 0;
@@ -58,7 +51,8 @@ using default_pipeline = std::conditional_t<std::same_as<Policy, Serial>, Serial
 /// pipeline (default: `SerialPipeline` for `Serial`, else 1F1B with the extra warm-up microbatch).
 /// Derive a struct from it (`struct Step : Schedule<...> {};`) to keep symbol names short.
 template <class BlockOrModel, class... Policies> struct Schedule {
-  using model = typename detail::as_model<BlockOrModel>::type;
+  using model = std::conditional_t<model_type<BlockOrModel>, BlockOrModel, Blocks<BlockOrModel>>;
+  static_assert(sizeof(model));  // here, where the way to what the user wrote is short
   // Where none is given, another one stands in, so that the broken rule is all that the compiler says.
   using policy = typename detail::policy_of_kind<1, Serial, Policies...>::type;
   using rank_plan = typename detail::policy_of_kind<2, detail::default_pipeline<policy>, Policies...>::type;

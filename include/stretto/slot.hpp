@@ -1,5 +1,8 @@
 #pragma once
 
+// First, for a short list of includers in the compiler's message.
+#include <stretto/error.hpp>
+
 #include <stretto/block_types.hpp>
 #include <stretto/detail/extent.hpp>
 
@@ -41,6 +44,13 @@ struct saved_cell<Phase> {
   typename Phase::saved content{};
 };
 
+/// Stands in for what a phase does not have, so that the broken rule is all that the compiler says.
+struct anything {
+  template <class Type> anything& operator=(Type&&) { return *this; }
+  template <class Type> operator Type() const;
+};
+inline anything silence;
+
 template <class Written> struct metadata_cells;
 template <class... V> struct metadata_cells<values<V...>> : metadata_cell<V>... {};
 
@@ -72,6 +82,7 @@ template <class Model, int K, int Ph, class Tensors, bool InWeightPass = false> 
   using facts = dataflow_of<typename Model::template block<K>>;
   using phase_type = typename detail::phase_at<Ph, typename Model::template block<K>::phases>::type;
 
+  static constexpr bool keeps_something = requires { typename phase_type::saved; };
   template <class V> static constexpr bool is_metadata = std::derived_from<V, metadata>;
   template <class V> static constexpr int leaf_index = facts::value.find_leaf(Ph, detail::id_of<V>());
   template <class V> static constexpr int root_index = facts::value.find_root_of(Ph, detail::id_of<V>());
@@ -127,7 +138,13 @@ template <class Model, int K, int Ph, class Tensors, bool InWeightPass = false> 
   }
 
   /// What this phase keeps from forward to backward.
-  auto& saved() const { return static_cast<detail::saved_cell<phase_type>&>(*slot_).content; }
+  auto& saved() const {
+    static_assert(keeps_something, STRETTO_E32);
+    if constexpr (keeps_something)
+      return static_cast<detail::saved_cell<phase_type>&>(*slot_).content;
+    else
+      return detail::silence;
+  }
 
   int microbatch() const { return microbatch_; }
   /// The place of this layer in the rank's chain of layers, from 0.

@@ -18,6 +18,7 @@
 #include <stretto/flatten.hpp>
 #include <stretto/inspect.hpp>
 #include <stretto/issue.hpp>
+#include <stretto/items.hpp>
 #include <stretto/layers.hpp>
 #include <stretto/layout.hpp>
 #include <stretto/link.hpp>

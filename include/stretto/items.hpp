@@ -1,0 +1,172 @@
+#pragma once
+
+#include <stretto/detail/type_name.hpp>
+#include <stretto/error.hpp>
+
+#include <concepts>
+#include <type_traits>
+#include <utility>
+
+/// What may be written into a block or a model, asked where it is written: what would otherwise be a compiler's complaint
+/// about code that the user did not write is one sentence here.
+namespace stretto {
+inline namespace v0 {
+namespace detail {
+
+template <class... Ph> struct phase_list {};
+
+template <int Index, class First, class... Rest> struct nth : nth<Index - 1, Rest...> {};
+template <class First, class... Rest> struct nth<0, First, Rest...> { using type = First; };
+
+template <int Index, class Values> struct value_at;
+template <int Index, class... V> struct value_at<Index, values<V...>> : nth<Index, V...> {};
+
+template <class Ph> struct has_named_members {
+  // A name declared in two bases is ambiguous, so `&both::name` is ill-formed exactly if Ph declares the name too;
+  // unlike a call, this also sees member templates such as `void backward(auto&)`.
+  struct fallback {
+    int forward, backward, backward_input, backward_weight;
+  };
+  struct both : Ph, fallback {};
+  static constexpr bool forward = !requires { &both::forward; };
+  static constexpr bool backward = !requires { &both::backward; };
+  static constexpr bool backward_input = !requires { &both::backward_input; };
+  static constexpr bool backward_weight = !requires { &both::backward_weight; };
+};
+
+template <class Item> concept phase_like = requires {
+  { Item::kind } -> std::convertible_to<phase_kind>;
+  { Item::has_weights } -> std::convertible_to<bool>;
+  typename Item::reads;
+  typename Item::writes;
+} && !std::is_final_v<Item>;
+
+template <class V> concept value_like =
+    requires { sizeof(V); } && (std::derived_from<V, value> || std::derived_from<V, metadata>);
+/// Metadata says what it holds.
+template <class V> concept holds_something =
+    !std::derived_from<V, metadata> ||
+    (requires { typename V::type; } && std::default_initializable<typename V::type> && std::movable<typename V::type>);
+
+template <class List> inline constexpr bool is_values = false;
+template <class... V> inline constexpr bool is_values<values<V...>> = true;
+
+/// The lists of a phase: what it reads, writes and saves.
+template <class Ph, int Which> struct list_of {
+  using type = values<>;
+};
+template <class Ph> struct list_of<Ph, 0> {
+  using type = typename Ph::reads;
+};
+template <class Ph> struct list_of<Ph, 1> {
+  using type = typename Ph::writes;
+};
+template <class Ph>
+  requires requires { typename Ph::saves; }
+struct list_of<Ph, 2> {
+  using type = typename Ph::saves;
+};
+
+/// What is wrong with an item of a block; for faults of a value the list where it stands and its place there.
+struct item_finding {
+  fault what = fault::none;
+  int list = -1;
+  int at = -1;
+};
+
+constexpr int first_false(bool const* right, int count) {
+  for (int i = 0; i < count; ++i)
+    if (!right[i]) return i;
+  return -1;
+}
+template <class... V> constexpr item_finding check_list(values<V...>, int list) {
+  bool const named[] = {value_like<V>..., true}, full[] = {holds_something<V>..., true};
+  if (int const at = first_false(named, sizeof...(V)); at >= 0) return {fault::not_a_value, list, at};
+  if (int const at = first_false(full, sizeof...(V)); at >= 0) return {fault::metadata_without_type, list, at};
+  return {};
+}
+template <class One, class... All> inline constexpr bool is_one_of = (std::same_as<One, All> || ...);
+template <class... S, class... R, class... W> constexpr int find_unlisted(values<S...>, values<R...>, values<W...>) {
+  bool const listed[] = {is_one_of<S, R..., W...>..., true};
+  return first_false(listed, sizeof...(S));
+}
+
+template <class Ph, class Reads, class Writes, class Saves>
+constexpr item_finding check_phase(Reads reads, Writes writes, Saves saves) {
+  bool const lists[] = {is_values<Reads>, is_values<Writes>, is_values<Saves>};
+  if (int const list = first_false(lists, 3); list >= 0) return {fault::not_a_value, list};
+  if constexpr (is_values<Reads> && is_values<Writes> && is_values<Saves>) {
+    item_finding const found[] = {check_list(reads, 0), check_list(writes, 1), check_list(saves, 2)};
+    for (item_finding const& one : found)
+      if (one.what != fault::none) return one;
+    if (int const at = find_unlisted(saves, reads, writes); at >= 0) return {fault::saves_unlisted, 2, at};
+  }
+  if (!has_named_members<Ph>::forward) return {fault::no_forward};
+  return {};
+}
+template <class Item> constexpr item_finding check_item() {
+  if constexpr (std::same_as<Item, Detach>)
+    return {};
+  else if constexpr (!phase_like<Item>)
+    return {fault::not_a_phase};
+  else
+    return check_phase<Item>(typename Item::reads{}, typename Item::writes{}, typename list_of<Item, 2>::type{});
+}
+
+/// The place of the first type that stands in the list before; -1 if none does.
+template <class... Types> constexpr int find_repeated() {
+  type_id const ids[] = {id_of<Types>()..., 0};
+  for (int i = 1; i < static_cast<int>(sizeof...(Types)); ++i)
+    for (int before = 0; before < i; ++before)
+      if (ids[before] == ids[i] && ids[i] != id_of<Detach>()) return i;
+  return -1;
+}
+
+constexpr int first_faulty(item_finding const* all, int count) {
+  for (int i = 0; i < count; ++i)
+    if (all[i].what != fault::none) return i;
+  return -1;
+}
+
+/// The first thing that is wrong with the items of a block, and the number of that item.
+template <class... Items> struct items_check {
+  static constexpr item_finding all[] = {check_item<Items>()..., {}};
+  static constexpr int faulty = first_faulty(all, sizeof...(Items));
+  static constexpr int item = faulty >= 0 ? faulty : find_repeated<Items...>();
+  static constexpr fault what = faulty >= 0 ? all[item].what : item >= 0 ? fault::phase_twice : fault::none;
+};
+
+// From here on only what a failed check needs.
+
+template <class Item, int List, int At> struct culprit_of : value_at<At, typename list_of<Item, List>::type> {};
+template <class Item, int List> struct culprit_of<Item, List, -1> : list_of<Item, List> {};
+template <class Check, class... Items> using faulty_item = typename nth<Check::item, Items...>::type;
+template <class Check, class... Items>
+using faulty_value =
+    error::the_value<typename culprit_of<faulty_item<Check, Items...>, Check::all[Check::item].list,
+                                         Check::all[Check::item].at>::type>;
+
+/// Stops the compiler at a block whose items are unsound.
+template <fault What, class Check, class... Items> struct items_verdict {};
+template <class Check, class... Items> struct items_verdict<fault::not_a_phase, Check, Items...> {
+  static_assert(sizeof(error::not_a_phase<faulty_item<Check, Items...>>));
+};
+template <class Check, class... Items> struct items_verdict<fault::not_a_value, Check, Items...> {
+  static_assert(sizeof(error::not_a_value<faulty_item<Check, Items...>, faulty_value<Check, Items...>>));
+};
+template <class Check, class... Items> struct items_verdict<fault::metadata_without_type, Check, Items...> {
+  static_assert(sizeof(error::metadata_without_type<faulty_item<Check, Items...>, faulty_value<Check, Items...>>));
+};
+template <class Check, class... Items> struct items_verdict<fault::saves_unlisted, Check, Items...> {
+  static_assert(sizeof(error::saves_unlisted<faulty_item<Check, Items...>, faulty_value<Check, Items...>>));
+};
+template <class Check, class... Items> struct items_verdict<fault::no_forward, Check, Items...> {
+  static_assert(sizeof(error::no_forward<faulty_item<Check, Items...>>));
+};
+template <class Check, class... Items> struct items_verdict<fault::phase_twice, Check, Items...> {
+  static_assert(sizeof(error::phase_twice<faulty_item<Check, Items...>>));
+};
+
+} // namespace detail
+} // namespace v0
+} // namespace stretto
