@@ -1,8 +1,8 @@
 """overlap.py TRAIN_MOE [--rounds N] [--steps N] [--batch N] [--write FILE]: what overlap hides of a modelled link.
 
-Two expert-parallel ranks, eight microbatches. First the policies without a link, then with one whose modelled time is as
-long as the measured compute of a serial step. Policies take turns, so that a drift of the machine meets all of them; each
-figure is the median over the steps of all rounds but the first steps of each.
+Two expert-parallel ranks, eight microbatches. First the policies without a link, then with one of such a bandwidth that its
+modelled time is as long as the measured compute of a serial step (20 us of latency besides). Policies take turns, so that a
+drift of the machine meets all of them; each figure is the median over the steps of all rounds but the first steps of each.
 """
 
 import argparse
@@ -15,32 +15,35 @@ import subprocess
 import tempfile
 
 MICROBATCHES, LAYERS, RANKS = 8, 4, 2
-EXCHANGES = 5 * LAYERS * MICROBATCHES  # forward and backward of dispatch and of combine; the counts before a forward dispatch
+LATENCY_US = 20
 WARM_UP = 2
 
 
-def steps(program: str, policy: str, count: int, batch: int, latency_us: float) -> list[float]:
+def run(program: str, policy: str, count: int, batch: int, gigabits: float) -> tuple[list[float], float]:
+    """Seconds of each step, and the modelled link time of a step."""
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "run.json"
-        # So much bandwidth that the latency alone is modelled: the same for every exchange, whatever the routing.
-        link = ["--link-gbps", "1000000", "--link-us", f"{latency_us:.1f}"] if latency_us else []
+        link = ["--link-gbps", f"{gigabits:.4f}", "--link-us", str(LATENCY_US)] if gigabits else []
         subprocess.run([program, "--text", "/usr/include/c++", "--policy", policy, "--ep", str(RANKS), "--microbatches",
                         str(MICROBATCHES), "--layers", str(LAYERS), "--batch", str(batch), "--steps", str(count), "--json", report, *link],
                        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        return json.loads(report.read_text())["step_seconds"][WARM_UP:]
+        told = json.loads(report.read_text())
+        return told["step_seconds"][WARM_UP:], told["link_seconds"] / count
 
 
-def medians(program: str, policies: list[str], rounds: int, count: int, batch: int, latency_us: float) -> dict[str, tuple[float, float]]:
-    """Median and half the distance of the quartiles, in seconds."""
+def medians(program: str, policies: list[str], rounds: int, count: int, batch: int,
+            gigabits: float) -> tuple[dict[str, tuple[float, float]], float]:
+    """Median and half the distance of the quartiles, in seconds; and the modelled link time of a step."""
     all_steps: dict[str, list[float]] = {policy: [] for policy in policies}
     for _ in range(rounds):
         for policy in policies:
-            all_steps[policy] += steps(program, policy, count, batch, latency_us)
+            seconds, link = run(program, policy, count, batch, gigabits)
+            all_steps[policy] += seconds
     spread = {}
     for policy, seconds in all_steps.items():
         low, middle, high = statistics.quantiles(seconds, n=4)
         spread[policy] = (middle, (high - low) / 2)
-    return spread
+    return spread, link
 
 
 def main() -> None:
@@ -52,18 +55,18 @@ def main() -> None:
     arguments.add_argument("--write", type=pathlib.Path)
     given = arguments.parse_args()
 
-    bare = medians(given.program, ["serial", "autograd", "two_stream_1f1b", "split_dw"], given.rounds, given.steps, given.batch, 0)
+    bare, _ = medians(given.program, ["serial", "autograd", "two_stream_1f1b", "split_dw"], given.rounds, given.steps, given.batch, 0)
     compute = bare["serial"][0]
-    latency_us = compute / EXCHANGES * 1e6
-    link = EXCHANGES * latency_us * 1e-6
-    linked = medians(given.program, ["serial", "two_stream_1f1b", "split_dw"], given.rounds, given.steps, given.batch, latency_us)
+    trial = 10
+    gigabits = trial * run(given.program, "serial", given.steps, given.batch, trial)[1] / compute
+    linked, link = medians(given.program, ["serial", "two_stream_1f1b", "split_dw"], given.rounds, given.steps, given.batch, gigabits)
     serial = linked["serial"][0]
 
     lines = ["# Overlap of a modelled link", "",
              f"{datetime.date.today()}, {platform.processor() or platform.machine()}, {RANKS} expert-parallel ranks on 2 cores, "
              f"{MICROBATCHES} microbatches of {given.batch} sequences, else default sizes. `python3 bench/link/overlap.py TRAIN_MOE "
              f"--rounds {given.rounds} --steps {given.steps} --batch {given.batch}`", "",
-             f"The link is modelled: every all-to-all lasts {latency_us:.0f} us, {link * 1e3:.1f} ms a step, against "
+             f"The link is modelled: {gigabits:.3f} Gb/s and {LATENCY_US} us, {link * 1e3:.1f} ms a step, {link / compute:.2f} of the "
              f"{compute * 1e3:.1f} ms of compute (a serial step without a link).", "",
              "| policy | step without link | of serial | step with link | of serial |", "| --- | --- | --- | --- | --- |"]
     for policy, (middle, spread) in bare.items():

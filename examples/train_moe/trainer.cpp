@@ -39,7 +39,7 @@ class rank_trainer {
 public:
   rank_trainer(options const& o, policy how, corpus const& text, stretto::host::group& group, int rank)
       : options_(o), how_(how), text_(text), device_(device_of(o.model.device)), rank_(rank),
-        ranks_(group.communicator(rank, 1)), rows_(device_.make_rows(how, group.communicator(rank, 0))),
+        ranks_(group.communicator(rank, 1)), linked_(group.communicator(rank, 0)), rows_(device_.make_rows(how, linked_)),
         exchange_(*rows_, o.model.experts / o.ep), model_(o.model, exchange_),
         optimizer_(model_.parameters()) {
     model_.step().resize(o.model.layers, o.microbatches, o.ep);
@@ -74,6 +74,7 @@ public:
       if (rank_ == 0) note_step(result, loss, seconds_since(start), report);
     }
     timelines[index()] = runner_->timeline();
+    if (rank_ == 0) result.link_seconds = linked_.modelled_us() * 1e-6;
     auto const held_out = evaluate();
     if (rank_ == 0) {
       result.held_out_loss = held_out;
@@ -162,6 +163,7 @@ private:
   run_device const& device_;
   int rank_;
   rank_communicator ranks_;
+  stretto::host::communicator linked_;
   std::unique_ptr<rank_rows> rows_;
   expert_exchange exchange_;
   language_model model_;

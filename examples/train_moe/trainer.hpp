@@ -22,6 +22,7 @@ struct run_result {
   double bigram_loss = 0; ///< of the same held-out bytes
   std::string gradient_digest;
   double exposed_seconds = 0; ///< of all steps, mean over the ranks
+  double link_seconds = 0;    ///< modelled link time of all steps, of the first rank
   std::size_t peak_bytes = 0; ///< of tensors that a step makes, all ranks together
   std::vector<stretto::span> last_step;
 };

@@ -1,6 +1,7 @@
 #include "unit/agreement.hpp"
 
 #include <stretto/adapters/host.hpp>
+#include <stretto/pipelines/zero_bubble_h1.hpp>
 
 using namespace stretto;
 using toy::hidden, toy::parameter, toy::MoeLayer;
@@ -211,6 +212,8 @@ TEST_CASE("a trunk that several pipeline ranks read, one of which hands on what 
     CAPTURE(stages.size(), stages[0], stages[1]);
     CHECK(train_ranks<TwoStream1F1B, OneFOneB>(stages, microbatches) == expected);
     CHECK(train_ranks<TwoStream1F1B, OneFOneBOverlapped>(stages, microbatches) == expected);
+    CHECK(train_ranks<TwoStream1F1B, SplitDW, OneFOneBOverlapped>(stages, microbatches) == expected);
+    CHECK(train_ranks<Serial, ZeroBubbleH1>(stages, microbatches) == expected);
   }
 }
 

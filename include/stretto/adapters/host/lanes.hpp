@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stretto/adapters/host/prompt.hpp>
 #include <stretto/adapters/host/worker.hpp>
 
 #include <algorithm>
@@ -37,7 +38,10 @@ public:
     for (std::size_t i = 0; i < std::size(workers_); ++i) {
       lane const on = static_cast<lane>(i);
       if (carries_messages(on) && !options.peers) continue;
-      workers_[i] = std::make_unique<worker>(on, options, board_, [start, on]() mutable { start(on); });
+      workers_[i] = std::make_unique<worker>(on, options, board_, [start, on]() mutable {
+        if (on != lane::compute) wake_promptly();
+        start(on);
+      });
     }
   }
   lanes(lanes const&) = delete;
