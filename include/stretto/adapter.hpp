@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stretto/detail/type_name.hpp>
 #include <stretto/phase.hpp>
 
 #include <concepts>
@@ -74,6 +75,23 @@ template <class A> concept autograd_tensor_adapter =
       a.backward_weight(context);
     };
 
+/// A value that a phase reads or writes, for an adapter that looks at phases.
+template <class Tensor> struct phase_value {
+  Tensor const* what = nullptr;
+  detail::text name{};
+  bool is_written = false;
+  bool is_saved = false;        ///< the phase says that its backward needs it
+  bool is_inside_node = false;  ///< read where it was written, without a leaf of its own
+};
+
+/// A tensor adapter that looks at what phases do in forward, as debug builds may: `check_forward(phase, values, count, run)`
+/// calls `run()`, the forward of the phase of that name, and may throw about its values. Metadata is not among them. Asked
+/// only where the adapter differentiates; without the member there is no code at all.
+template <class A> concept checks_phases =
+    tensor_adapter<A> && requires(A& a, detail::text phase, phase_value<typename A::tensor> const* values, void (*run)()) {
+      a.check_forward(phase, values, 1, run);
+    };
+
 /// In-order queues and the events between them. One thread (the host) calls all four.
 /// - `run(lane, label, task)`: runs the callable on that lane, after everything issued on it before. `task` is trivially
 ///   copyable and at most 64 bytes. If an earlier op of the step failed, it is skipped.
@@ -137,7 +155,8 @@ struct message {
 };
 
 /// Messages between the ranks of a pipeline, keyed by everything in `message` but the peer.
-/// - `send(message, t)`: runs on a send lane, in plan order; may return before the other end has it.
+/// - `send(message, t)`: runs on a send lane, in plan order; may return before the other end has it. Behind it on the lane the
+///   storage of `t` may go back or be written again, so what arrives has storage of its own.
 /// - `receive(message)`: runs on a receive lane, in the order of need; returns when the tensor is there.
 /// An empty tensor may be sent and arrives empty: a gradient that nothing flows into.
 template <class A> concept peer_adapter = requires(A& peers, message const& m, typename A::tensor const& t) {
@@ -151,19 +170,6 @@ template <class Tensor> struct no_peers {
   void send(message const&, tensor const&) const noexcept {}
   tensor receive(message const&) const noexcept { return {}; }
 };
-
-/// The adapters of one rank, joined. Communicators belong to the phases that call them.
-template <tensor_adapter Tensors, lane_adapter Lanes, peer_adapter Peers = no_peers<typename Tensors::tensor>>
-struct backend {
-  Tensors& tensors;
-  Lanes& lanes;
-  Peers* peers = nullptr;
-
-  backend(Tensors& t, Lanes& l) : tensors(t), lanes(l) {}
-  backend(Tensors& t, Lanes& l, Peers& p) : tensors(t), lanes(l), peers(&p) {}
-};
-template <class Tensors, class Lanes> backend(Tensors&, Lanes&) -> backend<Tensors, Lanes>;
-template <class Tensors, class Lanes, class Peers> backend(Tensors&, Lanes&, Peers&) -> backend<Tensors, Lanes, Peers>;
 
 }  // namespace v0
 }  // namespace stretto

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stretto/backend.hpp>
 #include <stretto/node.hpp>
 #include <stretto/ports.hpp>
 #include <stretto/schedule.hpp>
@@ -73,7 +74,7 @@ template <class Tensor, class Event> struct body_side {
 template <class Tensors, class Lanes, class Peers> struct body_context {
   using tensor = typename Tensors::tensor;
   using side = body_side<tensor, typename Lanes::event>;
-  static constexpr bool has_peers = !std::same_as<Peers, no_peers<tensor>>;
+  static constexpr bool has_peers = peer_adapter<Peers> && !std::same_as<Peers, no_peers<tensor>>;
   Tensors& tensors;
   Lanes& lanes;
   Peers* peers;
@@ -174,8 +175,11 @@ template <class S, form F, int Forward, int Backward, class Tensors, class Lanes
     (void)expand{0, (step<Index>(c), 0)...};
   }
   static void run(context& c) {
-    run_rows(c, std::make_integer_sequence<int, table::size>{});
-    c.releases += table::size - ports;
+    // With adapters that miss a member nothing is made: their backend has said so.
+    if constexpr (tensor_adapter<Tensors> && lane_adapter<Lanes>) {
+      run_rows(c, std::make_integer_sequence<int, table::size>{});
+      c.releases += table::size - ports;
+    }
   }
 };
 

@@ -143,8 +143,29 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
   STRETTO_ALWAYS_INLINE void forward_phases() const {
     each<at.first_phase, at.end_phase>([this](auto p) STRETTO_INLINE_LAMBDA {
       io<Model, K, decltype(p)::value, Tensors> view(state, index, microbatch);
-      phases.template at<decltype(p)::value>().forward(view);
+      if constexpr (checks_phases<Tensors> && !by_hand)
+        check_forward<decltype(p)::value>(view);
+      else
+        phases.template at<decltype(p)::value>().forward(view);
     });
+  }
+  /// The forward of one phase under the eyes of the adapter.
+  template <int Ph, class Io> void check_forward(Io& view) const {
+    constexpr block_facts const& f = facts::value;
+    phase_value<tensor> values[max_reads + max_values];
+    int count = 0;
+    for (int r = at.first_leaf; r < at.end_leaf; ++r) {
+      int const root = f.leaf_root[r], input = f.leaf_input[r];
+      if (f.leaf_phase[r] != Ph || (root >= 0 ? f.root_is_metadata[root] : f.input_is_metadata[input])) continue;
+      bool const inside = root >= 0 && f.leaf_inside_node[r];
+      values[count++] = {inside ? &state.root[root] : &state.leaf[r],
+                         root >= 0 ? f.root_name[root] : f.input_name[input], false, f.leaf_is_saved[r], inside};
+    }
+    for (int v = at.first_root; v < at.end_root; ++v)
+      if (f.root_writer[v] == Ph && !f.root_is_metadata[v])
+        values[count++] = {&state.root[v], f.root_name[v], true, f.root_is_saved[v], false};
+    auto& phase = phases.template at<Ph>();
+    tensors.check_forward(f.phase_name[Ph], values, count, [&] { phase.forward(view); });
   }
   template <int Ph> STRETTO_ALWAYS_INLINE void run_weight_of() const {
     if constexpr (facts::value.has_weights[Ph] && facts::value.has_backward_weight[Ph]) {

@@ -25,10 +25,10 @@ template <class Tensor> struct give_back {
   bool keeps_handle = false;
 
   template <class Tensors> void operator()(Tensors& tensors) const {
-    if (keeps_handle)
-      tensors.release(*what);
-    else
+    if (!keeps_handle)
       *what = Tensor{};
+    else if constexpr (requires { tensors.release(*what); })  // Where it is missing, the backend says so.
+      tensors.release(*what);
   }
 };
 

@@ -94,6 +94,7 @@ struct lanes {
   }
   STRETTO_ALWAYS_INLINE void record(st::lane on, event& e) const { lane_record(static_cast<int>(on), &e); }
   STRETTO_ALWAYS_INLINE void wait(st::lane on, event& e) const { lane_wait(static_cast<int>(on), &e); }
+  void drain() const {}
 };
 
 using context = st::detail::body_context<st::null_tensors, lanes, st::no_peers<st::null_tensors::tensor>>;

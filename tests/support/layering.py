@@ -14,7 +14,7 @@ LONGEST = 300
 LAYERS = [
     ["version", "detail/"],
     ["value", "phase", "rules", "sentence"],
-    ["error", "program", "builder", "dataflow", "access", "link", "adapter", "timeline"],
+    ["error", "program", "builder", "dataflow", "access", "link", "adapter", "backend", "timeline"],
     ["items", "block", "node", "slot", "walk", "layers", "block_types", "check"],
     ["pipeline", "pipelines/", "plan", "body", "schedule", "schedules/", "ports", "steps", "layout", "states", "releases", "issue", "flatten", "lower", "explain", "proof", "check_plan",
      "check_messages"],

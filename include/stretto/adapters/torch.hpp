@@ -5,6 +5,7 @@
 #endif
 
 /// Everything that lets phases be written with `at::Tensor` and run with torch's autograd engine.
+#include <stretto/adapters/torch/checked_tensors.hpp>
 #include <stretto/adapters/torch/device_order.hpp>
 #include <stretto/adapters/torch/embedding.hpp>
 #include <stretto/adapters/torch/expert_functions.hpp>
@@ -19,4 +20,5 @@
 #include <stretto/adapters/torch/stream_tensors.hpp>
 #include <stretto/adapters/torch/tensors.hpp>
 #include <stretto/adapters/torch/threads.hpp>
+#include <stretto/adapters/torch/unchecked_tensors.hpp>
 #include <stretto/adapters/torch/weighted.hpp>

@@ -9,7 +9,7 @@ namespace stretto {
 inline namespace v0 {
 namespace torch {
 
-/// `tensors` for lanes that are streams of a device.
+/// `Tensors` for lanes that are streams of a device.
 ///
 /// A device's memory goes back to the stream that was current when it was made, and may be used there at once. So every
 /// value and gradient must own its memory on the lane that writes it: the program then knows when that lane has seen the
@@ -18,16 +18,17 @@ namespace torch {
 ///
 /// Nothing calls `record_stream`. Operations that run beside the schedule, on a stream that is no lane, must have ended
 /// before the lane goes on, or begun behind it.
-class stream_tensors : public tensors {
+template <class Tensors> class tensors_of_streams : public Tensors {
 public:
   template <class... Phases>
-  void backward(context& node, gradient_request<at::Tensor> const& request, Phases&... phases) const {
-    tensors::backward(node, request, phases...);
+  void backward(node_context& node, gradient_request<at::Tensor> const& request, Phases&... phases) const {
+    Tensors::backward(node, request, phases...);
     own_gradients(request);
   }
   template <class... Phases>
-  void backward_input(context& node, gradient_request<at::Tensor> const& request, Phases&... phases) const {
-    tensors::backward_input(node, request, phases...);
+  void backward_input(node_context& node, gradient_request<at::Tensor> const& request,
+                      Phases&... phases) const {
+    Tensors::backward_input(node, request, phases...);
     own_gradients(request);
   }
 
@@ -54,8 +55,10 @@ private:
   }
 };
 
+using stream_tensors = tensors_of_streams<tensors>;
+
 static_assert(autograd_tensor_adapter<stream_tensors>);
 
-}  // namespace torch
-}  // namespace v0
-}  // namespace stretto
+} // namespace torch
+} // namespace v0
+} // namespace stretto

@@ -1,0 +1,145 @@
+#pragma once
+
+#include <stretto/adapters/torch/unchecked_tensors.hpp>
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <cstddef>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace stretto {
+inline namespace v0 {
+namespace torch {
+
+namespace detail {
+
+/// Whether the graph that a phase built, or the phase itself, holds a value that the phase does not name in its `saves`.
+///
+/// An operation that saves a leaf or an input holds the tensor itself, one that saves its output or a view holds the storage
+/// by another tensor, so both are counted (torch/csrc/autograd/saved_variable.cpp). Counts of a leaf's storage are left out:
+/// other readers, on other lanes, share it. What is missed thereby, a leaf saved through `detach`, is seen by `release`, which
+/// keeps such storage.
+class held_values {
+public:
+  using value = phase_value<at::Tensor>;
+
+  held_values(value const* values, int count)
+      : values_(values), count_(count), before_(static_cast<std::size_t>(count)) {
+    for (int i = 0; i < count; ++i)
+      if (!values[i].is_written && values[i].what->defined()) before(i) = count_of(*values[i].what);
+  }
+
+  /// After forward: the first value that is held and not named, or null.
+  value const* find() const {
+    for (int i = 0; i < count_; ++i) {
+      value const& each = values_[i];
+      if (each.is_saved || !each.what->defined()) continue;
+      if (each.is_written ? written_is_held(*each.what) : read_is_held(i)) return &each;
+    }
+    return nullptr;
+  }
+
+private:
+  struct counts {
+    std::size_t tensor = 0, storage = 0;
+    bool accumulates = false;
+  };
+
+  static counts count_of(at::Tensor const& t) {
+    return {t.use_count(), t.has_storage() ? t.storage().use_count() : 0, has_accumulator(t)};
+  }
+  /// A graph that ends at a leaf holds it, whether or not it is saved.
+  static bool has_accumulator(at::Tensor const& t) {
+    return t.is_leaf() && t.requires_grad() &&
+           ::torch::autograd::impl::try_get_grad_accumulator(t) != nullptr;
+  }
+  static bool is_view_of(at::Tensor const& t, at::TensorBase const& base) {
+    return t.is_view() && t._base().is_same(base);
+  }
+  static bool share_storage(at::Tensor const& a, at::Tensor const& b) {
+    return a.has_storage() && b.has_storage() &&
+           a.storage().unsafeGetStorageImpl() == b.storage().unsafeGetStorageImpl();
+  }
+  template <class F> void each_of(bool written, F&& f) const {
+    for (int i = 0; i < count_; ++i)
+      if (values_[i].is_written == written && values_[i].what->defined()) f(*values_[i].what);
+  }
+
+  bool read_is_held(int i) const {
+    at::Tensor const& read = *values_[i].what;
+    counts const now = count_of(read);
+    std::size_t tensors = before(i).tensor + (now.accumulates && !before(i).accumulates);
+    each_of(true, [&](at::Tensor const& out) { tensors += out.is_same(read) || is_view_of(out, read); });
+    if (now.tensor > tensors) return true;
+    return values_[i].is_inside_node && now.storage > before(i).storage + new_tensors_on(read);
+  }
+
+  bool written_is_held(at::Tensor const& out) const {
+    bool is_handed_on = false;
+    each_of(false,
+            [&](at::Tensor const& read) { is_handed_on |= out.is_same(read) || share_storage(out, read); });
+    if (is_handed_on) return false; // Whoever read it is asked.
+    std::size_t tensors = has_accumulator(out), of_base = 0;
+    each_of(true, [&](at::Tensor const& other) {
+      tensors += other.is_same(out) || is_view_of(other, out);
+      of_base += out.is_view() && (is_view_of(other, out._base()) || other.is_same(out._base()));
+    });
+    if (out.use_count() > tensors || (out.is_view() && out._base().use_count() > of_base)) return true;
+    return out.has_storage() && out.storage().use_count() > new_tensors_on(out);
+  }
+
+  /// How many tensors on this storage the phase wrote, their bases among them.
+  std::size_t new_tensors_on(at::Tensor const& storage) const {
+    std::set<at::TensorImpl const*> found;
+    each_of(true, [&](at::Tensor const& out) {
+      if (!share_storage(out, storage)) return;
+      found.insert(out.unsafeGetTensorImpl());
+      if (out.is_view()) found.insert(out._base().unsafeGetTensorImpl());
+    });
+    // What was there before is counted there.
+    each_of(false, [&](at::Tensor const& read) { found.erase(read.unsafeGetTensorImpl()); });
+    return found.size();
+  }
+
+  counts& before(int i) { return before_[static_cast<std::size_t>(i)]; }
+  counts const& before(int i) const { return before_[static_cast<std::size_t>(i)]; }
+
+  value const* values_;
+  int count_;
+  std::vector<counts> before_;
+};
+
+inline std::string string_of(stretto::detail::text name) {
+  return {name.begin, static_cast<std::size_t>(name.size)};
+}
+
+} // namespace detail
+
+/// `unchecked_tensors` that, after the forward of every phase, compares what it holds with what it declared, and throws
+/// `std::logic_error` naming phase and value where it holds more: the storage would go back before backward. Values that are
+/// named and not held cost memory only and are not reported.
+class checked_tensors : public unchecked_tensors {
+public:
+  template <class Run>
+  void check_forward(stretto::detail::text phase, phase_value<at::Tensor> const* values, int count,
+                     Run&& run) const {
+    detail::held_values const held(values, count);
+    run();
+    if (auto const* lie = held.find())
+      throw std::logic_error(
+          "phase " + detail::string_of(phase) + " keeps '" + detail::string_of(lie->name) + "', which it " +
+          (lie->is_written ? "writes" : "reads") +
+          " and does not save: its storage would go back before backward; name it in the phase's `saves`");
+  }
+};
+
+static_assert(autograd_tensor_adapter<checked_tensors> && checks_phases<checked_tensors>);
+static_assert(!checks_phases<unchecked_tensors>);
+
+} // namespace torch
+} // namespace v0
+} // namespace stretto

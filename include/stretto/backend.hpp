@@ -1,0 +1,132 @@
+#pragma once
+
+#include <stretto/adapter.hpp>
+
+namespace stretto {
+inline namespace v0 {
+namespace detail {
+
+// One sentence for each member that an adapter may miss: what compilers say of a concept is long, or leaves the member out.
+
+template <class Adapter> constexpr bool can_be_tensors() {
+  static_assert(
+      has_tensor_type<Adapter>,
+      "stretto: a tensor adapter needs a type 'tensor', which can be default-constructed (empty) and moved");
+  if constexpr (has_tensor_type<Adapter>) {
+    using tensor = typename Adapter::tensor;
+    static_assert(
+        requires { typename Adapter::context; },
+        "stretto: a tensor adapter needs a type 'context': what it keeps "
+        "for a node between its forward and its last backward");
+    static_assert(
+        requires(Adapter & a, tensor const& t) {
+          { a.detach(t) } -> std::same_as<tensor>;
+        },
+        "stretto: a tensor adapter needs a member 'tensor detach(tensor const&)': the same data as a leaf of "
+        "its own");
+    static_assert(
+        requires(Adapter & a, tensor const& t, tensor& sum) { a.add(sum, t); },
+        "stretto: a tensor adapter needs a member 'add(tensor& sum, tensor const& term)': the sum, in new "
+        "storage");
+    static_assert(
+        requires(Adapter & a, tensor & t) { a.release(t); },
+        "stretto: a tensor adapter needs a member 'release(tensor&)': gives the storage back");
+  }
+  return true;
+}
+
+/// Who brings one of the members that differentiate brings all.
+template <class Adapter> constexpr bool can_differentiate() {
+  if constexpr (tensor_adapter<Adapter> && !autograd_tensor_adapter<Adapter>) {
+    using tensor = typename Adapter::tensor;
+    using context = typename Adapter::context;
+    using request = gradient_request<tensor>;
+    constexpr bool scope = requires(Adapter & a, context & c) { a.forward_scope(c); };
+    constexpr bool forget = requires(Adapter & a, tensor & t) { a.forget_graph(t); };
+    constexpr bool whole = requires(Adapter & a, context & c, request const& r) { a.backward(c, r); };
+    constexpr bool input = requires(Adapter & a, context & c, request const& r) { a.backward_input(c, r); };
+    constexpr bool weight = requires(Adapter & a, context & c) { a.backward_weight(c); };
+    constexpr bool none = !scope && !forget && !whole && !input && !weight;
+    static_assert(none || scope,
+                  "stretto: a tensor adapter that differentiates needs a member 'forward_scope(context&)'");
+    static_assert(none || forget,
+                  "stretto: a tensor adapter that differentiates needs a member 'forget_graph(tensor&)'");
+    static_assert(none || whole,
+                  "stretto: a tensor adapter that differentiates needs a member 'backward(context&, "
+                  "gradient_request<tensor> const&, phases&...)'");
+    static_assert(none || input,
+                  "stretto: a tensor adapter that differentiates needs a member 'backward_input(context&, "
+                  "gradient_request<tensor> const&, phases&...)'");
+    static_assert(none || weight, "stretto: a tensor adapter that differentiates needs a member "
+                                  "'backward_weight(context&, phases&...)'");
+  }
+  return true;
+}
+
+template <class Adapter> constexpr bool can_be_lanes() {
+  static_assert(
+      requires { requires std::default_initializable<typename Adapter::event>; },
+      "stretto: a lane adapter needs a type 'event', which can be default-constructed");
+  if constexpr (requires { typename Adapter::event; }) {
+    using event = typename Adapter::event;
+    static_assert(
+        requires(Adapter & a, lane on, op_label const& op, void (*task)()) { a.run(on, op, task); },
+        "stretto: a lane adapter needs a member 'run(lane, op_label const&, task)' for every callable "
+        "'task'");
+    static_assert(
+        requires(Adapter & a, lane on, event & e) { a.record(on, e); },
+        "stretto: a lane adapter needs a member 'record(lane, event&)'");
+    static_assert(
+        requires(Adapter & a, lane on, event & e) { a.wait(on, e); },
+        "stretto: a lane adapter needs a member 'wait(lane, event&)'");
+    static_assert(
+        requires(Adapter & a) { a.drain(); },
+        "stretto: a lane adapter needs a member 'drain()': returns when "
+        "every lane is idle, throws if an op failed");
+  }
+  return true;
+}
+
+template <class Adapter, class Tensor> constexpr bool can_be_peers() {
+  constexpr bool has_tensor = requires { requires std::same_as<typename Adapter::tensor, Tensor>; };
+  static_assert(has_tensor,
+                "stretto: a peer adapter needs a type 'tensor', that of the tensor adapter beside it");
+  if constexpr (has_tensor) {
+    static_assert(
+        requires(Adapter & a, message const& m, Tensor const& t) { a.send(m, t); },
+        "stretto: a peer adapter needs a member 'send(message const&, tensor const&)'");
+    static_assert(
+        requires(Adapter & a, message const& m) {
+          { a.receive(m) } -> std::same_as<Tensor>;
+        },
+        "stretto: a peer adapter needs a member 'tensor receive(message const&)'");
+  }
+  return true;
+}
+
+template <class Adapter> struct tensor_of {
+  struct type {};
+};
+template <has_tensor_type Adapter> struct tensor_of<Adapter> { using type = typename Adapter::tensor; };
+
+} // namespace detail
+
+/// The adapters of one rank, joined. Communicators belong to the phases that call them.
+template <class Tensors, class Lanes, class Peers = no_peers<typename detail::tensor_of<Tensors>::type>>
+struct backend {
+  static_assert(detail::can_be_tensors<Tensors>() && detail::can_differentiate<Tensors>() &&
+                detail::can_be_lanes<Lanes>() &&
+                detail::can_be_peers<Peers, typename detail::tensor_of<Tensors>::type>());
+  Tensors& tensors;
+  Lanes& lanes;
+  Peers* peers = nullptr;
+
+  backend(Tensors& t, Lanes& l) : tensors(t), lanes(l) {}
+  backend(Tensors& t, Lanes& l, Peers& p) : tensors(t), lanes(l), peers(&p) {}
+};
+template <class Tensors, class Lanes> backend(Tensors&, Lanes&) -> backend<Tensors, Lanes>;
+template <class Tensors, class Lanes, class Peers>
+backend(Tensors&, Lanes&, Peers&) -> backend<Tensors, Lanes, Peers>;
+
+} // namespace v0
+} // namespace stretto
