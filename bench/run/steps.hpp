@@ -205,9 +205,9 @@ class by_hand {
   std::vector<st::detail::give_back<tensors::tensor> const*> releases_;
 };
 
-class by_executor {
+template <class Lanes> class by_executor_over {
  public:
-  by_executor(int moe_layers, int microbatches)
+  by_executor_over(int moe_layers, int microbatches)
       : layers_(make_layers(moe_layers)),
         run_(Step{}, st::backend{tensors_, lanes_}, layers_, st::sizes{.microbatches = microbatches}) {}
   void operator()() { run_(); }
@@ -215,10 +215,11 @@ class by_executor {
 
  private:
   tensors tensors_;
-  opaque_lanes lanes_;
+  Lanes lanes_;
   st::layer_list<Model> layers_;
-  st::executor<Step, tensors, opaque_lanes> run_;
+  st::executor<Step, tensors, Lanes> run_;
 };
+using by_executor = by_executor_over<opaque_lanes>;
 
 /// What a run-time scheduler does: looks at each op of the table.
 class by_table {

@@ -12,6 +12,7 @@ ROOT = pathlib.Path(__file__).parent.parent.parent
 COMPILER = os.environ.get("CXX", "g++").split()
 COMMON = ["-std=c++20", f"-I{ROOT / 'include'}"]
 WHOLE_STEP = 1.02
+BODIES = 1.001
 LONGEST_SYMBOL = 300
 
 
@@ -20,9 +21,19 @@ def run(*command: str | pathlib.Path) -> str:
                           stderr=subprocess.STDOUT).stdout
 
 
-def instructions(program: pathlib.Path, way: str, layers: int, steps: int) -> int:
-    said = run("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program, way, str(layers), str(steps))
+def instructions(program: pathlib.Path, *arguments: str | int) -> int:
+    said = run("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program, *map(str, arguments))
     return int(re.search(r"Collected : (\d+)", said)[1])
+
+
+def body_alone(work: pathlib.Path) -> list[str]:
+    """The bodies beside those by hand, each run as often; the difference of two runs leaves the start-up out."""
+    program = work / "run_bodies"
+    run(*COMPILER, *COMMON, "-O2", ROOT / "bench/run/bodies.cpp", ROOT / "bench/run/bodies_work.cpp", "-o", program)
+    each = {way: instructions(program, way, 1100) - instructions(program, way, 100) for way in ("hand", "stretto")}
+    ratio = each["stretto"] / each["hand"]
+    print(f"bodies, each once: {each['stretto'] / 1000} instructions, {each['hand'] / 1000} by hand, ratio {ratio:.4f}")
+    return [] if each["hand"] > 100_000 and 0.9 < ratio <= BODIES else [f"bodies: ratio {ratio:.4f}, at most {BODIES}"]
 
 
 def whole_step(work: pathlib.Path) -> list[str]:
@@ -74,7 +85,7 @@ def main() -> int:
         print(f"skipped: needs {', '.join(missing)}")
         return 77
     with tempfile.TemporaryDirectory() as scratch:
-        faults = [fault for part in (bodies, symbols, whole_step) for fault in part(pathlib.Path(scratch))]
+        faults = [fault for part in (bodies, symbols, body_alone, whole_step) for fault in part(pathlib.Path(scratch))]
     for fault in faults:
         print(fault)
     return 1 if faults else 0
