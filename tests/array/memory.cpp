@@ -21,16 +21,34 @@ std::vector<watched_step> watch_all(int ranks, std::string const& picture, int m
   return all;
 }
 
-template <class... Policies> void table_tells_what_lives(std::vector<std::string> const& pictures) {
+std::size_t most(std::vector<std::size_t> const& of) { return *std::max_element(of.begin(), of.end()); }
+
+/// One line of the table that this test prints.
+void print_line(char const* policy, int ranks, std::string const& picture, int microbatches,
+                watched_step const& rank) {
+  std::size_t differ = 0;
+  for (std::size_t row = 0; row < rank.measured.size(); ++row)
+    differ += rank.measured[row] != rank.expected[row];
+  std::printf("%-24s %2d  %-6s %3d %5zu %10zu %10zu %7zu %5zu\n", policy, ranks, picture.c_str(),
+              microbatches, rank.measured.size(), most(rank.measured), most(rank.expected), differ,
+              rank.left);
+}
+
+template <class... Policies>
+void table_tells_what_lives(char const* policy, std::vector<std::string> const& pictures) {
   for (int const ranks : {1, 2, 3})
     for (std::string const& picture : pictures)
       for (int const microbatches : {1, 2, 5}) {
-        CAPTURE(ranks, picture, microbatches);
+        CAPTURE(policy, ranks, picture, microbatches);
+        bool is_first = true;
         for (watched_step const& rank :
              watch_all<Schedule<Model, Policies...>>(ranks, picture, microbatches)) {
           CHECK(rank.measured == rank.expected);
           CHECK(rank.measured.size() == rank.table.ops.size());
           CHECK(rank.left == 0);
+          if (&picture == &pictures.back() && microbatches == 5 && is_first)
+            print_line(policy, ranks, picture, microbatches, rank);
+          is_first = false;
         }
       }
 }
@@ -43,17 +61,19 @@ public:
   void release(tensor&) const {}
 };
 
-std::size_t most(std::vector<std::size_t> const& of) { return *std::max_element(of.begin(), of.end()); }
-
 } // namespace
 
 TEST_CASE("after every op lives what the table says", "[array][memory]") {
-  table_tells_what_lives<Serial>(mixes);
-  table_tells_what_lives<TwoStream1F1B>(mixes);
-  table_tells_what_lives<TwoStream1F1B, SplitDW>(mixes);
-  table_tells_what_lives<Serial, SplitDW>({"EMDMH"});
-  table_tells_what_lives<TwoStream1F1B, SplitDW, toy::LateWeights>({"EMDMH"});
-  table_tells_what_lives<TwoStream1F1B, SplitDW, toy::CrossedChunks>({"EM|DMH", "EMD|MH"});
+  std::printf("bytes that live after every op of rank 0, measured and by the table of ops\n"
+              "%-24s %2s  %-6s %3s %5s %10s %10s %7s %5s\n",
+              "policy", "EP", "layers", "M", "ops", "most", "by table", "differ", "left");
+  table_tells_what_lives<Serial>("Serial", mixes);
+  table_tells_what_lives<TwoStream1F1B>("TwoStream1F1B", mixes);
+  table_tells_what_lives<TwoStream1F1B, SplitDW>("TwoStream1F1B, SplitDW", mixes);
+  table_tells_what_lives<Serial, SplitDW>("Serial, SplitDW", {"EMDMH"});
+  table_tells_what_lives<TwoStream1F1B, SplitDW, toy::LateWeights>("SplitDW, LateWeights", {"EMDMH"});
+  table_tells_what_lives<TwoStream1F1B, SplitDW, toy::CrossedChunks>("SplitDW, CrossedChunks",
+                                                                     {"EM|DMH", "EMD|MH"});
 }
 
 TEST_CASE("a late release, or none, shows", "[array][memory]") {
@@ -73,13 +93,13 @@ TEST_CASE("storage goes back as early as its lane can know", "[array][memory]") 
       watched_step const step = watch_all<S>(1, picture, 6)[0];
       release_counts const& found = step.releases;
       if (picture == "EDMMDH")
-        std::printf("%-22s of %d releases %d at the optimum, %d of these with the last use itself, else %.1f "
-                    "ops behind it; "
-                    "%d when the step has drained\n",
-                    policy, found.all, found.at_optimum, found.at_last_use,
-                    static_cast<double>(found.rows_behind_last_use) /
-                        std::max(1, found.at_optimum - found.at_last_use),
-                    found.at_drain);
+        std::printf(
+            "%-22s of %d releases %d (%.1f %%) at the optimum, %d of these with the last use itself, else "
+            "%.1f ops behind it; %d when the step has drained\n",
+            policy, found.all, found.at_optimum, 100.0 * found.at_optimum / found.all, found.at_last_use,
+            static_cast<double>(found.rows_behind_last_use) /
+                std::max(1, found.at_optimum - found.at_last_use),
+            found.at_drain);
       CHECK(found.later_than_optimum == 0);
       CHECK(found.at_optimum + found.at_drain == found.all);
       // Only what the last backward dispatch and combine of the step wrote, which compute reads after them.
@@ -102,10 +122,11 @@ TEST_CASE("storage goes back as early as its lane can know", "[array][memory]") 
 TEST_CASE("weight gradients wait within their pair", "[array][memory]") {
   flat_table const table = watch_all<Schedule<Model, TwoStream1F1B, SplitDW>>(1, "EMDMMH", 6)[0].table;
   std::vector<std::pair<int, int>> pending; // layer and microbatch of nodes whose W has not run
-  std::size_t seen = 0;
+  std::size_t seen = 0, at_most = 0;
   for (op const& o : table.ops) {
     if (o.what == pass::backward_input) pending.push_back({o.layer, o.microbatch});
     for (auto const& each : pending) CHECK(each == pending.front());
+    at_most = (std::max)(at_most, pending.size());
     if (o.what == pass::backward_weight) {
       REQUIRE(!pending.empty());
       pending.pop_back();
@@ -114,6 +135,8 @@ TEST_CASE("weight gradients wait within their pair", "[array][memory]") {
   }
   CHECK(pending.empty());
   CHECK(seen > 0);
+  std::printf("TwoStream1F1B, SplitDW: at most %zu weight passes wait, all of one layer and microbatch\n",
+              at_most);
 }
 
 TEST_CASE("two streams hold one microbatch more than one", "[array][memory]") {
