@@ -29,8 +29,21 @@ constexpr void read_leaf(cell_access& a, block_facts const& f, chain_facts const
                                  : cells::chain_value(chain.find(f.input[f.leaf_input[r]]));
 }
 
+/// Marks what ties the passes of a node together beyond its cells. Where backward is autograd's it touches the handles of the
+/// roots, which the lane of the forward gives back.
+constexpr void tie_passes(cell_access& a, block_facts const& f, chain_facts const& chain, int node) {
+  for (int p = 0; p < f.phases; ++p) {
+    if (f.node_of[p] != node) continue;
+    a.keeps_lane |= !f.has_explicit_backward[p] || f.in_flight[p] > 0;
+    if (f.in_flight[p] == 0 || (a.in_flight > 0 && a.in_flight <= f.in_flight[p])) continue;
+    a.in_flight = static_cast<unsigned char>(f.in_flight[p] < 255 ? f.in_flight[p] : 255);
+    a.in_flight_of = static_cast<unsigned char>(chain.find_limited(f.limited[p]));
+  }
+}
+
 constexpr cell_access forward_access(block_facts const& f, chain_facts const& chain, int node) {
   cell_access a;
+  tie_passes(a, f, chain, node);
   for (int r = 0; r < f.leaves; ++r)
     if (reads_from_outside(f, r, node)) read_leaf(a, f, chain, r);
   for (int i = 0; i < f.inputs; ++i)
@@ -84,6 +97,7 @@ constexpr void read_output_gradients(cell_access& a, block_facts const& f, chain
 /// I and B alike: gradients of what the node wrote come in, gradients of what it read go out.
 constexpr cell_access input_gradient_access(block_facts const& f, chain_facts const& chain, int node) {
   cell_access a;
+  tie_passes(a, f, chain, node);
   read_saved(a, f, chain, node, false);
   read_output_gradients(a, f, chain, node);
   for (int v = 0; v < f.roots; ++v)

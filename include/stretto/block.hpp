@@ -109,9 +109,14 @@ struct block_builder {
       f.kind[p] = Item::kind;
       f.node_of[p] = f.nodes - 1;
       f.has_weights[p] = Item::has_weights;
+      f.has_forward[p] = members::forward;
       f.has_explicit_backward[p] = members::backward || members::backward_input;
       f.has_backward_weight[p] = members::backward_weight;
       f.phase_name[p] = name_of_type<Item>();
+      if constexpr (requires { Item::in_flight; }) {
+        f.in_flight[p] = Item::in_flight;
+        f.limited[p] = id_of<Item>();
+      }
       read_all<Item>(typename Item::reads{});
       write_all<Item>(typename Item::writes{});
       ++f.phases;
@@ -239,6 +244,7 @@ template <class M> concept model_type = requires {
 template <class Model, int... K> constexpr chain_facts make_chain(std::integer_sequence<int, K...>) {
   chain_facts chain;
   (chain.add_inputs(dataflow_of<typename Model::template block<K>>::value, K), ...);
+  (chain.add_limits(dataflow_of<typename Model::template block<K>>::value), ...);
   (chain.add_outputs(dataflow_of<typename Model::template block<K>>::value), ...);
   return chain;
 }

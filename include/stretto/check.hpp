@@ -20,14 +20,26 @@ struct diagnosis {
   constexpr explicit operator bool() const { return what != fault::none; }
 };
 
+/// Whether a node that is tied to one lane runs backward on another than forward.
+constexpr bool leaves_lane(op const& forward, op const& backward) {
+  return backward.touches.keeps_lane && forward.on != backward.on;
+}
+
 /// Races, order and lifetimes of a table: every op must have seen the ops that wrote what it reads, and those that used
 /// what it overwrites or gives back; weight gradients of a node ascend.
+///
+/// What must not leave its lane is compared with its forward, and what may be in flight only in numbers is counted in the
+/// order of issue, which is that of its lane. In a body the handles of the backward layer are there from the start.
 constexpr diagnosis check_table(op const* ops, int count, int groups, int layers) {
   detail::hazards hazards(ops, groups, layers);
   detail::clocks clocks(ops, count);
   auto const cell_of = [groups](long long cell) {
     return cell < groups * 64LL ? static_cast<int>(cell % 64) : cells::parameter_gradients;
   };
+  int in_flight[max_limited] = {};
+  if (count > 0 && ops[0].is_port())
+    for (int i = 0; i < count; ++i)
+      if (ops[i].touches.in_flight > 0 && !ops[i].is_forward()) ++in_flight[ops[i].touches.in_flight_of];
   detail::scratch<int> last_weights(layers * 8LL);
   for (int i = 0; i < layers * 8; ++i) last_weights.data[i] = -1;
   for (int i = 0; i < count; ++i) {
@@ -46,6 +58,13 @@ constexpr diagnosis check_table(op const* ops, int count, int groups, int layers
     for (int l = 0; l < lane_count; ++l)
       if (need.latest[l] >= 0 && !clocks.has_seen(i, need.latest[l]))
         return {fault::race, i, need.latest[l], cell_of(need.cell[l])};
+    if (int const f = o.touches.keeps_lane && !o.is_forward() ? hazards.forward_of(o) : -1; f >= 0 && leaves_lane(ops[f], o))
+      return {fault::backward_leaves_lane, i, f};
+    if (o.touches.in_flight > 0) {
+      int& now = in_flight[o.touches.in_flight_of];
+      now += o.is_forward() ? 1 : -1;
+      if (now > o.touches.in_flight) return {fault::too_many_in_flight, i};
+    }
     if (o.touches.accumulates) {
       int& last = last_weights.data[o.layer * 8 + o.node];
       if (o.microbatch < last) return {fault::weight_order, i};
@@ -74,8 +93,9 @@ constexpr diagnosis check_block(block_facts const& f, int block) {
 constexpr diagnosis check_chain(chain_facts const& chain) {
   if (chain.too_large) return {fault::too_large};
   for (int c = 0; c < chain.count; ++c)
-    if (!chain.written[c] || chain.is_metadata[c])
-      return {fault::never_produced, -1, -1, chain.reader_leaf[c], chain.reader[c]};
+    if (chain.is_metadata[c] || !chain.written[c])
+      return {chain.is_metadata[c] ? fault::metadata_crosses : fault::never_produced, -1, -1, chain.reader_leaf[c],
+              chain.reader[c]};
   return {};
 }
 

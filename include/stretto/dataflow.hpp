@@ -11,6 +11,7 @@ inline constexpr int max_phases = 8;    ///< phases, and nodes, of one block
 inline constexpr int max_values = 16;   ///< values written inside one block
 inline constexpr int max_reads = 22;    ///< (phase, value) reads of one block
 inline constexpr int max_carried = 4;   ///< values that cross from layer to layer
+inline constexpr int max_limited = 4;   ///< phase types of a model that limit the microbatches in flight
 
 /// The dataflow of one block. Values are numbered in the order in which they are written ("roots"); every (phase,
 /// value) read has a number of its own ("leaf"), so that the gradients of several readers stay apart until the writer
@@ -26,8 +27,11 @@ struct block_facts {
   phase_kind kind[max_phases] = {};
   int node_of[max_phases] = {};
   bool has_weights[max_phases] = {};
+  bool has_forward[max_phases] = {};
   bool has_explicit_backward[max_phases] = {};  ///< `backward` or `backward_input` is written by hand
   bool has_backward_weight[max_phases] = {};
+  int in_flight[max_phases] = {};  ///< microbatches that may be between forward and backward of the phase; 0: any number
+  detail::type_id limited[max_phases] = {};  ///< the phase type that says so
   detail::text phase_name[max_phases] = {};
 
   detail::type_id root[max_values] = {};
@@ -101,8 +105,15 @@ struct chain_facts {
   bool is_metadata[max_carried] = {};
   int reader[max_carried] = {};       ///< a block type that reads it
   int reader_leaf[max_carried] = {};  ///< and where
+  detail::type_id limited[max_limited] = {};  ///< phase types that limit the microbatches in flight
+  int limits = 0;
   bool too_large = false;
 
+  constexpr int find_limited(detail::type_id id) const {
+    for (int k = 0; k < limits; ++k)
+      if (limited[k] == id) return k;
+    return -1;
+  }
   constexpr int find(detail::type_id id) const {
     for (int c = 0; c < count; ++c)
       if (value[c] == id) return c;
@@ -120,6 +131,16 @@ struct chain_facts {
       is_metadata[count] = f.input_is_metadata[i];
       reader_leaf[count] = f.find_leaf_of_input(f.input[i]);
       reader[count++] = block;
+    }
+  }
+  constexpr void add_limits(block_facts const& f) {
+    for (int p = 0; p < f.phases; ++p) {
+      if (f.in_flight[p] == 0 || find_limited(f.limited[p]) >= 0) continue;
+      if (limits == max_limited) {
+        too_large = true;
+        return;
+      }
+      limited[limits++] = f.limited[p];
     }
   }
   constexpr void add_outputs(block_facts const& f) {

@@ -12,13 +12,14 @@ namespace error {
 template <class> inline constexpr bool never = false;
 
 // Nouns, never defined: what an error is about.
-template <pass What, class Phase, lane On> struct op_at;
+template <pass What, class Phase, lane On, class Block> struct op_at;
 template <class Value> struct the_value;
 template <class Value> struct the_gradient_of;
 template <class Phase> struct what_forward_keeps_for_backward_of;
 template <class Phase> struct what_backward_input_keeps_for_weight_of;
 template <pass What, class Phase> struct pass_of;
 template <class... Policies> struct the_policies;
+template <int Count> struct which_allows;
 struct outside_of_this_layer;
 struct nothing;
 struct the_handover_between_layers;
@@ -50,6 +51,9 @@ template <class Subject, class... Facts> struct saves_unlisted { static_assert(n
 template <class Subject, class... Facts> struct phase_twice { static_assert(never<Subject>, STRETTO_E31); };
 template <class Subject, class... Facts> struct not_a_block { static_assert(never<Subject>, STRETTO_E33); };
 template <class Subject, class... Facts> struct block_twice { static_assert(never<Subject>, STRETTO_E34); };
+template <class Subject, class... Facts> struct metadata_crosses { static_assert(never<Subject>, STRETTO_E35); };
+template <class Subject, class... Facts> struct backward_leaves_lane { static_assert(never<Subject>, STRETTO_E36); };
+template <class Subject, class... Facts> struct too_many_in_flight { static_assert(never<Subject>, STRETTO_E37); };
 template <class Subject, class... Facts> struct size_out_of_range { static_assert(never<Subject>, STRETTO_E40); };
 template <class Subject, class... Facts> struct no_such_place { static_assert(never<Subject>, STRETTO_E45); };
 template <class Subject, class... Facts> struct missing { static_assert(never<Subject>, STRETTO_E46); };

@@ -180,7 +180,7 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
 
   // Compares and direct calls: nothing indirect between the plan and the bodies.
   void run_body(form what, context& c, int f, int b) {
-    if constexpr (detail::differentiates<S, Tensors>) switch (what) {
+    if constexpr (detail::can_run<S, Tensors>) switch (what) {
       case form::forward_backward:
         if constexpr (S::rank_plan::pairs)
           detail::each<0, types * types>([&c, f, b](auto pair) {

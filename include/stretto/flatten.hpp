@@ -89,7 +89,7 @@ public:
       if (o.is_port()) continue;
       bool const forward = o.is_forward();
       issue_side& mine = forward ? all.f : all.b;
-      o.layer = static_cast<short>(mine.layer);
+      o.layer = mine.layer;
       o.slot = mine.slot;
       o.chunk = forward ? p.what.forward_chunk : p.what.backward_chunk;
       o.microbatch = mine.microbatch;

@@ -91,7 +91,7 @@ template <class... S, class... R, class... W> constexpr int find_unlisted(values
   return first_false(listed, sizeof...(S));
 }
 
-template <class Ph, class Reads, class Writes, class Saves>
+template <class Reads, class Writes, class Saves>
 constexpr item_finding check_phase(Reads reads, Writes writes, Saves saves) {
   bool const lists[] = {is_values<Reads>, is_values<Writes>, is_values<Saves>};
   if (int const list = first_false(lists, 3); list >= 0) return {fault::not_a_value, list};
@@ -101,7 +101,6 @@ constexpr item_finding check_phase(Reads reads, Writes writes, Saves saves) {
       if (one.what != fault::none) return one;
     if (int const at = find_unlisted(saves, reads, writes); at >= 0) return {fault::saves_unlisted, 2, at};
   }
-  if (!has_named_members<Ph>::forward) return {fault::no_forward};
   return {};
 }
 template <class Item> constexpr item_finding check_item() {
@@ -110,7 +109,7 @@ template <class Item> constexpr item_finding check_item() {
   else if constexpr (!phase_like<Item>)
     return {fault::not_a_phase};
   else
-    return check_phase<Item>(typename Item::reads{}, typename Item::writes{}, typename list_of<Item, 2>::type{});
+    return check_phase(typename Item::reads{}, typename Item::writes{}, typename list_of<Item, 2>::type{});
 }
 
 /// The place of the first type that stands in the list before; -1 if none does.
@@ -159,9 +158,6 @@ template <class Check, class... Items> struct items_verdict<fault::metadata_with
 };
 template <class Check, class... Items> struct items_verdict<fault::saves_unlisted, Check, Items...> {
   static_assert(sizeof(error::saves_unlisted<faulty_item<Check, Items...>, faulty_value<Check, Items...>>));
-};
-template <class Check, class... Items> struct items_verdict<fault::no_forward, Check, Items...> {
-  static_assert(sizeof(error::no_forward<faulty_item<Check, Items...>>));
 };
 template <class Check, class... Items> struct items_verdict<fault::phase_twice, Check, Items...> {
   static_assert(sizeof(error::phase_twice<faulty_item<Check, Items...>>));

@@ -2,6 +2,7 @@
 
 #include <stretto/block.hpp>
 
+#include <cstdlib>
 #include <deque>
 #include <tuple>
 #include <utility>
@@ -18,8 +19,9 @@ template <model_type Model> class layer_list {
     using type = std::tuple<std::deque<layer<typename Model::template block<K>>>...>;
   };
   template <class B, int K = 0> static constexpr int number_of() {
-    static_assert(K < Model::count, "this block type is not one of the model's: add it to its Blocks<...>");
-    if constexpr (std::same_as<B, typename Model::template block<K>>)
+    if constexpr (K == Model::count)
+      return -1;
+    else if constexpr (std::same_as<B, typename Model::template block<K>>)
       return K;
     else
       return number_of<B, K + 1>();
@@ -35,10 +37,15 @@ template <model_type Model> class layer_list {
   /// Appends a layer of block type `B` to the last chunk.
   template <class B> layer<B>& add(layer<B> next) {
     constexpr int k = number_of<B>();
-    auto& same = std::get<k>(layers_);
-    same.push_back(std::move(next));
-    order_.push_back({k, static_cast<int>(same.size()) - 1});
-    return same.back();
+    static_assert(k >= 0, STRETTO_E38);
+    if constexpr (k >= 0) {
+      auto& same = std::get<k>(layers_);
+      same.push_back(std::move(next));
+      order_.push_back({k, static_cast<int>(same.size()) - 1});
+      return same.back();
+    } else {
+      std::abort();
+    }
   }
   /// Ends a chunk; what is added from now on belongs to the next one. A chunk may be empty.
   void next_chunk() { first_.push_back(static_cast<int>(order_.size())); }

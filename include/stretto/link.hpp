@@ -66,6 +66,12 @@ class hazards {
     return n;
   }
 
+  /// The forward that filled what backward op `o` reads back; -1 if it ran before this table.
+  constexpr int forward_of(op const& o) const {
+    int const writer = state_.data[o.group * 64LL + std::countr_zero(cells::context(o.node))].writer;
+    return writer < 0 || ops_[writer].is_port() ? -1 : writer;
+  }
+
   constexpr void run(int i) {
     op const& o = ops_[i];
     for (cell_set m = o.touches.carries; m != 0; m &= m - 1) {

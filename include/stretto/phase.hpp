@@ -50,6 +50,10 @@ constexpr bool is_receive(lane on) { return on == lane::receive_lower || on == l
 /// `using saves = values<...>` lists what of its reads and writes the backward of the phase needs, by its own code or in its
 /// autograd graph. The storage of a value that neither its writer nor a reader saves goes back after its last forward
 /// reader. Without the line a phase is taken to save everything it reads and writes, which is always safe.
+///
+/// `static constexpr int in_flight = n;` says that at most n microbatches, of all layers, may be between forward and backward
+/// of the phase, because a communicator has so many buffers (`Communicator::in_flight`); 0 is any number. A policy that needs
+/// more does not compile; layers and plans that do are refused when their executor is made.
 template <phase_kind Kind> struct Phase {
   static constexpr phase_kind kind = Kind;
   using reads = values<>;

@@ -34,6 +34,9 @@ struct cell_access {
   cell_set next_reads = 0, next_writes = 0, next_clears = 0;
   cell_set carries = 0;
   bool accumulates = false;  ///< adds to the parameter gradients of its node: order matters, microbatches ascend
+  bool keeps_lane = false;   ///< backward touches handles that forward left on its lane: both take one lane
+  unsigned char in_flight = 0;     ///< so many microbatches, of all layers, may be between forward and backward; 0: any
+  unsigned char in_flight_of = 0;  ///< the phase that says so, by its number in the model
 };
 
 /// One row of the table. `wait[l]` is the latest op on lane `l` that must have run before this one (-1: none): lanes are
@@ -45,7 +48,8 @@ struct op {
   unsigned char block = 0;  ///< block type
   unsigned char node = 0;
   unsigned char part = 0;  ///< of a microbatch that runs in parts; 0 is the whole
-  short chunk = 0, layer = 0;
+  short chunk = 0;
+  int layer = 0;
   int slot = 0;
   short peer = -1;  ///< the rank at the other end of a message; `what` tells an activation from a gradient
   int microbatch = 0;

@@ -85,6 +85,35 @@ template <class S, int... Pair> constexpr finding find_in_pair_bodies(std::integ
   return first;
 }
 
+/// A node that is tied to its lane takes one in all bodies. `at` is its phase, `other` the pass that leaves, `cell` the lane
+/// of the forward, and behind it that of the other.
+constexpr diagnosis check_lanes(draft const& forward, draft const& backward, int block) {
+  for (int b = 0; b < backward.count; ++b)
+    for (int f = 0; f < forward.count; ++f) {
+      op const &mine = backward.ops[b], &before = forward.ops[f];
+      if (mine.is_port() || before.is_port() || mine.is_forward() || !before.is_forward() || mine.node != before.node) continue;
+      if (leaves_lane(before, mine))
+        return {fault::backward_leaves_lane, mine.node, static_cast<int>(mine.what),
+                index_of(before.on) * lane_count + index_of(mine.on), block};
+    }
+  return {};
+}
+template <class S, int K> constexpr void prove_lanes(finding& first) {
+  draft const& forward = draft_of<S, form::forward, K, -1>::value;
+  draft const& backward = draft_of<S, form::backward, -1, K>::value;
+  draft const* pair = nullptr;
+  if constexpr (S::rank_plan::pairs && meets_in_pairs<typename S::model, K>())
+    pair = &draft_of<S, form::forward_backward, K, K>::value;
+  for (draft const* f : {&forward, pair})
+    for (draft const* b : {&backward, pair})
+      if (f && b) keep_first(first, check_lanes(*f, *b, K), form::backward, {-1, K});
+}
+template <class S, int... K> constexpr finding find_left_lane(std::integer_sequence<int, K...>) {
+  finding first;
+  (prove_lanes<S, K>(first), ...);
+  return first;
+}
+
 /// Bodies make sense only over blocks that are sound, so the model comes first.
 template <class S> constexpr finding find_fault() {
   constexpr int n = S::model::count;
@@ -98,6 +127,7 @@ template <class S> constexpr finding find_fault() {
     // The pair shows a policy's mistakes best; a pipeline without pairs never runs it.
     if constexpr (S::rank_plan::pairs) found = find_in_pair_bodies<S>(std::make_integer_sequence<int, n * n>{});
     if (!found.d) found = find_in_lone_bodies<S>(std::make_integer_sequence<int, n>{});
+    if (!found.d) found = find_left_lane<S>(std::make_integer_sequence<int, n>{});
     return found;
   }
 }
@@ -108,14 +138,16 @@ template <class S> struct fault_in {
 
 // From here on only what a failed proof needs: row and cell numbers become the user's own types again.
 
+template <class B, pass What, int Node, lane On> constexpr auto op_noun() {
+  return std::type_identity<error::op_at<What, node_phase<B, Node>, On, B>>{};
+}
 template <class S, int Row> constexpr auto row_noun() {
   constexpr finding found = fault_in<S>::value;
   constexpr op o = draft_of<S, found.in, found.blocks.forward, found.blocks.backward>::value.ops[Row];
   if constexpr (o.is_port())
     return std::type_identity<error::outside_of_this_layer>{};
   else
-    return std::type_identity<
-        error::op_at<o.what, node_phase<typename S::model::template block<o.block>, o.node>, o.on>>{};
+    return op_noun<typename S::model::template block<o.block>, o.what, o.node, o.on>();
 }
 template <class S> constexpr auto cell_noun_of() {
   constexpr finding found = fault_in<S>::value;
@@ -135,12 +167,24 @@ template <class S, int Index> constexpr auto phase_noun() {
 template <class S> using at_noun = typename decltype(row_noun<S, fault_in<S>::value.d.at>())::type;
 template <class S> using other_noun = typename decltype(row_noun<S, fault_in<S>::value.d.other>())::type;
 template <class S> using met_in = typename decltype(cell_noun_of<S>())::type;
+template <class S> constexpr int allowed() {
+  constexpr finding found = fault_in<S>::value;
+  return draft_of<S, found.in, found.blocks.forward, found.blocks.backward>::value.ops[found.d.at].touches.in_flight;
+}
+template <class S> using allowed_at = error::which_allows<allowed<S>()>;
 template <class S> using at_phase = typename decltype(phase_noun<S, fault_in<S>::value.d.at>())::type;
 template <class S> using other_phase = typename decltype(phase_noun<S, fault_in<S>::value.d.other>())::type;
 template <class S> using at_pass = error::pass_of<static_cast<pass>(fault_in<S>::value.d.cell), at_phase<S>>;
 template <class S> using at_block = typename S::model::template block<fault_in<S>::value.d.block>;
 template <class S> using at_root = root_type<at_block<S>, fault_in<S>::value.d.cell>;
 template <class S> using at_leaf = typename leaf_type<at_block<S>, fault_in<S>::value.d.cell>::type;
+
+template <class S>
+using at_reader = typename phase_at<dataflow_of<at_block<S>>::value.leaf_phase[fault_in<S>::value.d.cell],
+                                    typename at_block<S>::phases>::type;
+template <class S>
+using at_writer = typename phase_at<dataflow_of<at_block<S>>::value.root_writer[fault_in<S>::value.d.cell],
+                                    typename at_block<S>::phases>::type;
 
 template <class S, fault What> struct verdict;
 template <class S> struct verdict<S, fault::none> {};
@@ -178,51 +222,68 @@ template <class S> struct verdict<S, fault::mixed_backward> {
   static_assert(sizeof(error::mixed_backward<at_block<S>, at_phase<S>, other_phase<S>>));
 };
 template <class S> struct verdict<S, fault::written_twice> {
-  static_assert(sizeof(error::written_twice<at_block<S>, at_root<S>>));
+  static_assert(sizeof(error::written_twice<at_block<S>, at_writer<S>, at_root<S>>));
 };
 template <class S> struct verdict<S, fault::objective_read> {
-  static_assert(sizeof(error::objective_read<at_block<S>, at_root<S>>));
+  static_assert(sizeof(error::objective_read<at_block<S>, at_writer<S>, at_root<S>>));
 };
 template <class S> struct verdict<S, fault::input_of_two_nodes> {
-  static_assert(sizeof(error::input_of_two_nodes<at_block<S>, at_leaf<S>>));
+  static_assert(sizeof(error::input_of_two_nodes<at_block<S>, at_reader<S>, at_leaf<S>>));
 };
 template <class S> struct verdict<S, fault::carried_wrongly> {
   static_assert(sizeof(
       error::carried_wrongly<at_block<S>, typename value_at<fault_in<S>::value.d.cell, typename at_block<S>::carries>::type>));
 };
 template <class S> struct verdict<S, fault::never_produced> {
-  static_assert(sizeof(error::never_produced<at_block<S>, at_leaf<S>>));
+  static_assert(sizeof(error::never_produced<at_block<S>, at_reader<S>, at_leaf<S>>));
+};
+template <class S> struct verdict<S, fault::metadata_crosses> {
+  static_assert(sizeof(error::metadata_crosses<at_block<S>, at_reader<S>, at_leaf<S>>));
+};
+template <class S> struct verdict<S, fault::backward_leaves_lane> {
+  static constexpr diagnosis d = fault_in<S>::value.d;
+  using before = typename decltype(op_noun<at_block<S>, pass::forward, d.at, static_cast<lane>(d.cell / lane_count)>())::type;
+  using leaving =
+      typename decltype(op_noun<at_block<S>, static_cast<pass>(d.other), d.at, static_cast<lane>(d.cell % lane_count)>())::type;
+  static_assert(sizeof(error::backward_leaves_lane<typename S::policy, before, leaving>));
+};
+template <class S> struct verdict<S, fault::too_many_in_flight> {
+  static_assert(sizeof(error::too_many_in_flight<typename S::policy, at_noun<S>, allowed_at<S>>));
 };
 template <class S> struct verdict<S, fault::too_large> {
   static_assert(sizeof(error::too_large<S>));
 };
 
-/// A phase that leaves its backward to the tensor adapter.
-struct phase_place {
+/// What keeps an executor from running the phases of a model, and the phase.
+struct phase_finding {
+  fault what = fault::none;
   int block = -1;
   int phase = -1;
 };
-template <class Model, int... K> constexpr phase_place find_autograd_phase(std::integer_sequence<int, K...>) {
-  block_facts const* const all[] = {&dataflow_of<typename Model::template block<K>>::value...};
+template <class Model, int... K>
+constexpr phase_finding find_unrunnable(bool differentiates, std::integer_sequence<int, K...>) {
+  block_facts const* const all[] = {&dataflow_of<typename Model::template block<K>>::value..., nullptr};
   for (int k = 0; k < Model::count; ++k)
-    for (int p = 0; p < all[k]->phases; ++p)
-      if (!all[k]->has_explicit_backward[p]) return {k, p};
+    for (int p = 0; p < all[k]->phases; ++p) {
+      if (!all[k]->has_forward[p]) return {fault::no_forward, k, p};
+      if (!all[k]->has_explicit_backward[p] && !differentiates) return {fault::needs_autograd, k, p};
+    }
   return {};
 }
-template <class Model> struct autograd_phase_of {
-  static constexpr phase_place place = find_autograd_phase<Model>(std::make_integer_sequence<int, Model::count>{});
+template <class S, class Tensors> struct unrunnable_in {
+  static constexpr phase_finding value =
+      find_unrunnable<typename S::model>(autograd_tensor_adapter<Tensors>, std::make_integer_sequence<int, S::model::count>{});
 };
+template <class S, class Tensors, class At = unrunnable_in<S, Tensors>>
+using unrunnable_phase = typename phase_at<At::value.phase, typename S::model::template block<At::value.block>::phases>::type;
+template <class S, class Tensors> inline constexpr bool can_run = unrunnable_in<S, Tensors>::value.what == fault::none;
 
-/// Whether the tensor adapter can differentiate what the phases leave to it.
-template <class S, class Tensors>
-inline constexpr bool differentiates =
-    autograd_tensor_adapter<Tensors> || autograd_phase_of<typename S::model>::place.block < 0;
-
-template <class S, class Tensors, bool Good = differentiates<S, Tensors>> struct tensors_verdict {};
-template <class S, class Tensors> struct tensors_verdict<S, Tensors, false> {
-  static constexpr phase_place at = autograd_phase_of<typename S::model>::place;
-  static_assert(sizeof(error::needs_autograd<
-                       typename phase_at<at.phase, typename S::model::template block<at.block>::phases>::type, Tensors>));
+template <class S, class Tensors, fault What = unrunnable_in<S, Tensors>::value.what> struct tensors_verdict {};
+template <class S, class Tensors> struct tensors_verdict<S, Tensors, fault::no_forward> {
+  static_assert(sizeof(error::no_forward<unrunnable_phase<S, Tensors>>));
+};
+template <class S, class Tensors> struct tensors_verdict<S, Tensors, fault::needs_autograd> {
+  static_assert(sizeof(error::needs_autograd<unrunnable_phase<S, Tensors>, Tensors>));
 };
 
 }  // namespace detail

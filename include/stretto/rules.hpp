@@ -93,6 +93,19 @@
 #define STRETTO_E34 \
   "stretto[E34]: a model lists one block type twice; list it once, and add a layer for each use of it to " \
   "the list of layers"
+#define STRETTO_E35 \
+  "stretto[E35]: a block reads metadata that no phase of it wrote before, and metadata stays within its " \
+  "layer; write it in a phase before the reader, or hand a value over instead"
+#define STRETTO_E36 \
+  "stretto[E36]: a node runs forward on one lane and backward on another, but autograd or a limit on what " \
+  "is in flight ties it to one; name one lane for both, or write the backward of its phases by hand and " \
+  "without a limit"
+#define STRETTO_E37 \
+  "stretto[E37]: more microbatches are between forward and backward of a phase than it allows; raise " \
+  "in_flight of the phase and of its communicator, or take a policy or pipeline that runs backward earlier"
+#define STRETTO_E38 \
+  "stretto[E38]: a layer is added whose block type the model does not list; name it in the Blocks<...> of " \
+  "the model"
 #define STRETTO_E40 \
   "stretto[E40]: a size is out of range; take 1 to 4096 ranks, 1 to 1000000 microbatches and 1 to 1024 " \
   "chunks"
@@ -162,12 +175,14 @@
   rule(E20, mixed_backward) rule(E21, needs_autograd) rule(E22, wrong_chunks) rule(E24, carried_wrongly) \
   rule(E25, objective_read) rule(E26, no_forward) rule(E27, not_a_phase) rule(E28, not_a_value) \
   rule(E29, metadata_without_type) rule(E30, saves_unlisted) rule(E31, phase_twice) \
-  rule(E32, saved_without_type) rule(E33, not_a_block) rule(E34, block_twice) rule(E40, size_out_of_range) \
-  rule(E41, too_few_microbatches) rule(E42, not_a_multiple) rule(E43, unserved_chunks) \
-  rule(E44, plan_too_large) rule(E45, no_such_place) rule(E46, missing) rule(E47, doubled) \
-  rule(E48, undeclared_form) rule(E49, dependent_pair) rule(E50, too_early) rule(E51, weight_order) \
-  rule(E52, deadlock) rule(E53, too_many_live) rule(E54, unmatched_message) rule(E55, message_order) \
-  rule(E56, misplaced_message) rule(E57, message_deadlock) rule(E58, group_order) rule(E59, cannot_split)
+  rule(E32, saved_without_type) rule(E33, not_a_block) rule(E34, block_twice) rule(E35, metadata_crosses) \
+  rule(E36, backward_leaves_lane) rule(E37, too_many_in_flight) rule(E38, unknown_block) \
+  rule(E40, size_out_of_range) rule(E41, too_few_microbatches) rule(E42, not_a_multiple) \
+  rule(E43, unserved_chunks) rule(E44, plan_too_large) rule(E45, no_such_place) rule(E46, missing) \
+  rule(E47, doubled) rule(E48, undeclared_form) rule(E49, dependent_pair) rule(E50, too_early) \
+  rule(E51, weight_order) rule(E52, deadlock) rule(E53, too_many_live) rule(E54, unmatched_message) \
+  rule(E55, message_order) rule(E56, misplaced_message) rule(E57, message_deadlock) rule(E58, group_order) \
+  rule(E59, cannot_split)
 // clang-format on
 
 namespace stretto {

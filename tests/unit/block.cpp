@@ -179,7 +179,7 @@ TEST_CASE("values between layers need a writer", "[block]") {
   CHECK(lost.cell == 0);
   // Metadata stays within its layer.
   auto const crossing = check_chain(chain_of<Blocks<Source, Note>>::value);
-  CHECK(crossing.what == fault::never_produced);
+  CHECK(crossing.what == fault::metadata_crosses);
   CHECK(crossing.block == 1);
 
   struct Wide : Block<Step<0, numbered_values<0, 4>, numbered_values<0, 4>>> {};
