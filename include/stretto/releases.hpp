@@ -59,6 +59,8 @@ class release_planner {
       std::vector<life>& mine = waiting[static_cast<unsigned>(detail::index_of(o.on))];
       for (life const& l : ending_[static_cast<unsigned>(i)])
         waiting[static_cast<unsigned>(detail::index_of(l.owner))].push_back(l);
+      // Behind a message nothing of ours runs: what it was the last to touch waits for an op that has seen it.
+      if (o.is_message()) continue;
       std::size_t kept = 0;
       for (life const& l : mine) {
         bool known = true;
@@ -73,8 +75,6 @@ class release_planner {
     }
     for (std::vector<life> const& lane : waiting)
       for (life const& l : lane) found.push_back({count_, l.group, l.cell});
-    for (life const& l : passing_)
-      if (l.is_last) found.push_back({count_, l.group, l.cell});
     return found;
   }
 
@@ -87,7 +87,7 @@ class release_planner {
   struct life {
     int group = 0, cell = 0;
     lane owner = lane::compute;
-    bool arrived = false, cleared = false, open = false, is_last = false;
+    bool arrived = false, cleared = false, open = false;
     int end = -1;
     int last[lane_count] = {-1, -1, -1, -1, -1, -1, -1, -1};
   };
@@ -99,8 +99,7 @@ class release_planner {
     std::vector<life*> chain_value(static_cast<unsigned>(groups_) * 4U);
     for (unsigned place = 0; place < chain_value.size(); ++place) chain_value[place] = &now[place / 4 * 64 + place % 4];
     auto close = [&](life& l) {
-      // What only passes through stays until the next one comes in: no op of ours runs behind a message.
-      if (l.open && !l.cleared) (ops_[l.end].is_message() ? passing_ : ending_[static_cast<unsigned>(l.end)]).push_back(l);
+      if (l.open && !l.cleared) ending_[static_cast<unsigned>(l.end)].push_back(l);
       l = life{};
     };
     auto touch = [&](int i, int group, cell_set set, int how) {
@@ -137,16 +136,12 @@ class release_planner {
       touch(i, ops_[i].group, a.clears, 2);
       touch(i, ops_[i].next_group, a.next_clears, 2);
     }
-    for (life& l : now) {
-      l.is_last = true;
-      close(l);
-    }
+    for (life& l : now) close(l);
   }
 
   op const* ops_;
   int count_, groups_;
   std::vector<std::vector<life>> ending_;  ///< by the row that touched them last
-  std::vector<life> passing_;
 };
 
 }  // namespace v0

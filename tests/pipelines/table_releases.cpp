@@ -16,7 +16,7 @@ struct instance {
   long next_write = -1;
   lane owner = lane::compute;
   bool cleared = false; ///< an op does it itself
-  bool passes = false; ///< leaves in a message, or is never used where it came in
+  bool passes = false; ///< only messages use it
 };
 
 /// The lives of a cell, from the definition: memory belongs to the lane that wrote it; what came in a message, to the lane of
@@ -38,7 +38,7 @@ std::vector<instance> lives_of(flat_table const& table, std::vector<lowered::use
       result.back().owner = o.on;
     }
   }
-  for (instance& life : result) life.passes = table.ops[life.users.back()].is_message();
+  for (instance& life : result) life.passes = is_send(life.owner) || is_receive(life.owner);
   return result;
 }
 
