@@ -17,60 +17,55 @@ struct routing : stretto::metadata {
   using type = int;
 };
 
-/// Stands for the work of a phase, which nobody calls here.
-struct Drawn {
-  void forward(auto& io);
-};
-
-struct Embedding : stretto::Phase<stretto::attn>, Drawn {
+struct Embedding : stretto::Phase<stretto::attn> {
   using writes = stretto::values<hidden>;
   using saves = stretto::values<>;
 };
 
-struct DenseAttention : stretto::Phase<stretto::attn>, Drawn {
+struct DenseAttention : stretto::Phase<stretto::attn> {
   using reads = stretto::values<hidden>;
   using writes = stretto::values<normed, residual>;
   using saves = stretto::values<hidden>;
 };
-struct DenseMlp : stretto::Phase<stretto::mlp>, Drawn {
+struct DenseMlp : stretto::Phase<stretto::mlp> {
   using reads = stretto::values<normed, residual>;
   using writes = stretto::values<hidden>;
   using saves = stretto::values<normed>;
 };
 
-struct Attention : stretto::Phase<stretto::attn>, Drawn {
+struct Attention : stretto::Phase<stretto::attn> {
   using reads = stretto::values<hidden>;
   using writes = stretto::values<tokens, probs, residual, routing>;
   using saves = stretto::values<hidden, probs>;
 };
-struct Dispatch : stretto::Phase<stretto::dispatch>, Drawn {
+struct Dispatch : stretto::Phase<stretto::dispatch> {
   using reads = stretto::values<tokens, routing>;
   using writes = stretto::values<expert_in>;
   using saves = stretto::values<>;
 };
-struct Experts : stretto::Phase<stretto::mlp>, Drawn {
+struct Experts : stretto::Phase<stretto::mlp> {
   using reads = stretto::values<expert_in>;
   using writes = stretto::values<expert_out>;
   using saves = stretto::values<expert_in>;
 };
-struct Combine : stretto::Phase<stretto::combine>, Drawn {
+struct Combine : stretto::Phase<stretto::combine> {
   using reads = stretto::values<expert_out, probs, residual, routing>;
   using writes = stretto::values<hidden>;
   using saves = stretto::values<expert_out, probs>;
 };
 
-struct Head : stretto::Phase<stretto::mlp>, Drawn {
+struct Head : stretto::Phase<stretto::mlp> {
   using reads = stretto::values<hidden>;
   using writes = stretto::values<loss>;
   using saves = stretto::values<hidden>;
 };
 
 /// The first layer of a model with its embedding inside, and the last one with head and loss.
-struct FirstAttention : stretto::Phase<stretto::attn>, Drawn {
+struct FirstAttention : stretto::Phase<stretto::attn> {
   using writes = stretto::values<tokens, probs, residual, routing>;
   using saves = stretto::values<probs>;
 };
-struct LastCombine : stretto::Phase<stretto::combine>, Drawn {
+struct LastCombine : stretto::Phase<stretto::combine> {
   using reads = stretto::values<expert_out, probs, residual, routing>;
   using writes = stretto::values<loss>;
   using saves = stretto::values<expert_out, probs>;
