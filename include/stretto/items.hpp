@@ -45,7 +45,7 @@ template <class V> concept value_like =
     requires { sizeof(V); } && (std::derived_from<V, value> || std::derived_from<V, metadata>);
 /// Metadata says what it holds.
 template <class V> concept holds_something =
-    !std::derived_from<V, metadata> ||
+    !value_like<V> || !std::derived_from<V, metadata> ||
     (requires { typename V::type; } && std::default_initializable<typename V::type> && std::movable<typename V::type>);
 
 template <class List> inline constexpr bool is_values = false;

@@ -1,0 +1,82 @@
+#include <stretto/block.hpp>
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace stretto;
+
+namespace {
+
+struct hidden : value {};
+struct tokens : value {};
+struct loss : objective {};
+struct rows : metadata {
+  using type = int;
+};
+struct untyped : metadata {};
+struct immovable : metadata {
+  struct type {
+    type() = default;
+    type(type const&) = delete;
+  };
+};
+struct stranger {};
+struct declared_only;
+
+template <class Reads, class Writes> struct Listing : Phase<attn> {
+  using reads = Reads;
+  using writes = Writes;
+  void forward(auto&) {}
+};
+template <class Saves> struct Saving : Listing<values<hidden>, values<tokens, rows>> { using saves = Saves; };
+struct Last final : Phase<attn> {};
+struct KindOnly {
+  static constexpr phase_kind kind = attn;
+};
+
+template <class Item> detail::item_finding check() { return detail::check_item<Item>(); }
+
+} // namespace
+
+TEST_CASE("items of a block are phases and cuts", "[items]") {
+  CHECK(check<Detach>().what == fault::none);
+  CHECK(check<Listing<values<>, values<>>>().what == fault::none);
+  CHECK(check<stranger>().what == fault::not_a_phase);
+  CHECK(check<KindOnly>().what == fault::not_a_phase);
+  CHECK(check<Last>().what == fault::not_a_phase);
+  CHECK(check<int>().what == fault::not_a_phase);
+}
+
+TEST_CASE("what a phase lists are values", "[items]") {
+  CHECK(check<Listing<values<hidden, rows>, values<loss>>>().what == fault::none);
+  auto const foreign = check<Listing<values<hidden>, values<tokens, stranger>>>();
+  CHECK((foreign.what == fault::not_a_value && foreign.list == 1 && foreign.at == 1));
+  CHECK(check<Listing<values<declared_only>, values<>>>().what == fault::not_a_value);
+  auto const bare = check<Listing<hidden, values<>>>();
+  CHECK((bare.what == fault::not_a_value && bare.list == 0 && bare.at == -1));
+  CHECK(check<Saving<tokens>>().what == fault::not_a_value);
+  CHECK(check<Listing<values<untyped>, values<>>>().what == fault::metadata_without_type);
+  CHECK(check<Listing<values<>, values<hidden, immovable>>>().what == fault::metadata_without_type);
+}
+
+TEST_CASE("a phase saves what it has", "[items]") {
+  CHECK(check<Saving<values<>>>().what == fault::none);
+  CHECK(check<Saving<values<rows, hidden>>>().what == fault::none);
+  auto const wrong = check<Saving<values<hidden, loss>>>();
+  CHECK((wrong.what == fault::saves_unlisted && wrong.list == 2 && wrong.at == 1));
+}
+
+TEST_CASE("no phase and no block type stands twice in a list", "[items]") {
+  using First = Listing<values<>, values<hidden>>;
+  using Second = Listing<values<hidden>, values<tokens>>;
+  CHECK(detail::items_check<First, Detach, Second, Detach>::what == fault::none);
+  CHECK(detail::items_check<First, Detach, Second, First>::what == fault::phase_twice);
+  CHECK(detail::items_check<First, Detach, Second, First>::item == 3);
+  CHECK(detail::items_check<First, First, stranger>::what == fault::not_a_phase);
+
+  struct Layer : Block<First> {};
+  struct Other : Block<First> {};
+  CHECK(detail::blocks_check<Layer, Other>::what == fault::none);
+  CHECK(detail::blocks_check<Layer, Other, Layer>::what == fault::block_twice);
+  CHECK(detail::blocks_check<Layer, stranger, Layer>::what == fault::not_a_block);
+  CHECK(detail::blocks_check<>::what == fault::not_a_block);
+}
