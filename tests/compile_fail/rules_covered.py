@@ -1,4 +1,5 @@
-"""Every rule of rules.hpp has a case that breaks it when it is compiled, or a reason why none can."""
+"""Every rule of rules.hpp has a case that breaks it when it is compiled and a test that breaks it on values, or a reason why
+it has none. The good twin of a case is the case itself without STRETTO_COMPILE_FAIL, which compile_fail.py compiles."""
 
 import pathlib
 import re
@@ -21,6 +22,25 @@ NOT_AT_COMPILE_TIME = {
     "E59": "names on a command line; where the schedule is a type, E08 says it",
 }
 
+# Rules about the code of a phase, of which nothing is left when a program runs.
+NOT_AT_RUN_TIME = {
+    "E10": "the code of a phase names a type",
+    "E11": "the code of a phase names a type",
+    "E12": "the code of a phase names a type",
+    "E13": "the code of a phase names a type",
+    "E32": "the code of a phase names a type",
+    "E38": "the code of the caller names a type",
+}
+
+
+def cases_of(code: str) -> list[pathlib.Path]:
+    """The cases that expect the sentence of the rule, the one named after it first."""
+    expects = re.compile(rf"^// expect: .*stretto\\\[{code}\\\]", re.MULTILINE)
+    name = rules()[code][0] if code in rules() else ""
+    cases = [case for case in [*TESTS.glob("compile_fail/*.cpp"), *TESTS.glob("*/compile_fail/*.cpp")]
+             if expects.search(case.read_text())]
+    return sorted(cases, key=lambda case: (case.stem not in (name, "plan_" + name), case.stem.endswith("_executor"), case.stem))
+
 
 def rules() -> dict[str, tuple[str, str, str]]:
     """Name, sentence and remedy of every code."""
@@ -32,9 +52,11 @@ def rules() -> dict[str, tuple[str, str, str]]:
 
 def main() -> int:
     table = rules()
-    covered = set()
-    for case in [*TESTS.glob("compile_fail/*.cpp"), *TESTS.glob("*/compile_fail/*.cpp")]:
-        covered.update(re.findall(r"^// expect: .*stretto\\\[(E\d+)\\\]", case.read_text(), re.MULTILINE))
+    covered = {code for code in table if cases_of(code)}
+    on_values = "".join(test.read_text() for test in TESTS.rglob("*.cpp") if "compile_fail" not in test.parts)
+
+    expected = {code for case in TESTS.rglob("compile_fail/*.cpp")
+                for code in re.findall(r"^// expect: .*stretto\\\[(E\d+)\\\]", case.read_text(), re.MULTILINE)}
 
     faults = []
     if len(table) < 40:
@@ -46,7 +68,10 @@ def main() -> int:
             faults.append(f"{code} has a case, so it needs no reason why it has none")
         if code not in covered and code not in NOT_AT_COMPILE_TIME:
             faults.append(f"{code} ({name}) has no case")
-    for code in sorted(covered | NOT_AT_COMPILE_TIME.keys()):
+        tested = f"fault::{name}" in on_values or f"stretto[{code}]" in on_values
+        if tested == (code in NOT_AT_RUN_TIME):
+            faults.append(f"{code} ({name}) has " + ("a test on values, so it needs no reason" if tested else "no test on values"))
+    for code in sorted(expected | NOT_AT_RUN_TIME.keys() | NOT_AT_COMPILE_TIME.keys()):
         if code not in table:
             faults.append(f"{code} is no rule")
     for fault in faults:
