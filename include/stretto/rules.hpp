@@ -195,7 +195,6 @@ enum class fault : unsigned char {
   STRETTO_RULES(STRETTO_RULE)
 #undef STRETTO_RULE
 };
-using plan_fault = fault;
 
 struct rule {
   fault what;

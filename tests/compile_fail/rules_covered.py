@@ -1,6 +1,7 @@
 """Every rule of rules.hpp has a case that breaks it when it is compiled and a test that breaks it on values, or a reason why
 it has none. The good twin of a case is the case itself without STRETTO_COMPILE_FAIL, which compile_fail.py compiles."""
 
+import functools
 import pathlib
 import re
 import sys
@@ -33,15 +34,24 @@ NOT_AT_RUN_TIME = {
 }
 
 
+@functools.cache
+def cases() -> dict[pathlib.Path, str]:
+    """All cases: for each its text."""
+    return {case: case.read_text() for case in [*TESTS.glob("compile_fail/*.cpp"), *TESTS.glob("*/compile_fail/*.cpp")]}
+
+
 def cases_of(code: str) -> list[pathlib.Path]:
     """The cases that expect the sentence of the rule, the one named after it first."""
     expects = re.compile(rf"^// expect: .*stretto\\\[{code}\\\]", re.MULTILINE)
     name = rules()[code][0] if code in rules() else ""
-    cases = [case for case in [*TESTS.glob("compile_fail/*.cpp"), *TESTS.glob("*/compile_fail/*.cpp")]
-             if expects.search(case.read_text())]
-    return sorted(cases, key=lambda case: (case.stem not in (name, "plan_" + name), case.stem.endswith("_executor"), case.stem))
+
+    def order(case: pathlib.Path):
+        return case.stem not in (name, "plan_" + name), case.stem.endswith("_executor"), case.stem
+
+    return sorted((case for case, text in cases().items() if expects.search(text)), key=order)
 
 
+@functools.cache
 def rules() -> dict[str, tuple[str, str, str]]:
     """Name, sentence and remedy of every code."""
     text = (TESTS.parent / "include/stretto/rules.hpp").read_text()
@@ -55,8 +65,7 @@ def main() -> int:
     covered = {code for code in table if cases_of(code)}
     on_values = "".join(test.read_text() for test in TESTS.rglob("*.cpp") if "compile_fail" not in test.parts)
 
-    expected = {code for case in TESTS.rglob("compile_fail/*.cpp")
-                for code in re.findall(r"^// expect: .*stretto\\\[(E\d+)\\\]", case.read_text(), re.MULTILINE)}
+    expected = set(re.findall(r"^// expect: .*stretto\\\[(E\d+)\\\]", "".join(cases().values()), re.MULTILINE))
 
     faults = []
     if len(table) < 40:

@@ -15,7 +15,6 @@ PAGE = ROOT / "docs" / "schedules.md"
 PICTURES = ROOT / "docs" / "schedules"
 PAIR = ROOT / "docs" / "layer_pair.svg"
 INCLUDE = ROOT / "include" / "stretto"
-RULES = INCLUDE / "rules.hpp"
 
 HEAD = """\
 # Pipeline schedules
@@ -160,6 +159,13 @@ is posted; and no receive stands in front of a send that is ready before it. The
 pytorch/pytorch issue 172668 (receives as late as possible deadlock) and 188833 (receives at the sender's time stall sends).
 """
 
+REFUSED = """\
+## What is refused
+
+Sizes that a pipeline cannot serve, plans that drop, double or misplace a pass, and messages that do not match: the rules from
+E40 on in [errors.md](errors.md).
+"""
+
 POLICIES = """\
 ## Layer policies
 
@@ -195,14 +201,6 @@ def section(program: str, name: str, type_name: str, rule: str, bubble: str, liv
 | source | {source} |
 | in the picture | makespan {report['makespan']:g}, {report['ratio_to_ideal']:.3f} of ideal; bubble by rank {bubbles}; live by rank {lives} |
 """
-
-
-def rules() -> str:
-    text = re.sub(r'"\s*\\\n\s*"', "", RULES.read_text())
-    rows = re.findall(r'"(stretto\[E\d+\]): ([^";]+); ([^"]+)"', text)
-    lines = [f"| {code} | {sentence} | {remedy} |" for code, sentence, remedy in rows if code >= "stretto[E40]"]
-    assert len(rows) == text.count("#define STRETTO_E"), "a rule was not understood"
-    return "## What is refused\n\n| code | what is wrong | how to mend it |\n| --- | --- | --- |\n" + "\n".join(lines) + "\n"
 
 
 def policies() -> str:
@@ -269,7 +267,7 @@ def cost_file(program: str) -> str:
 def files(program: str) -> dict[pathlib.Path, str]:
     sections = [section(program, *one) for one in PIPELINES]
     pair = LAYER_PAIR.format(text=plan(program, "--layer", "split_dw").rstrip("\n"))
-    page = "\n".join([HEAD, *sections, pair, comparison(program), phases(program), cost_file(program), MESSAGES, policies(), rules()])
+    page = "\n".join([HEAD, *sections, pair, comparison(program), phases(program), cost_file(program), MESSAGES, policies(), REFUSED])
     result = {PAGE: page, PAIR: plan(program, "--layer", "split_dw", "--format", "svg")}
     for name, *_ in PIPELINES:
         sizes = ["--pipeline", name, "--ranks", "4", "--microbatches", "8"]

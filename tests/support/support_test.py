@@ -2,6 +2,8 @@
 
 import json
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -90,6 +92,47 @@ class Checks(unittest.TestCase):
         self.write("tests/unit/orphan.cpp", "")
         code, output = self.check("words.py", self.folder)
         self.assertEqual((code, "unfinished work" in output, "no meson.build names it" in output), (1, True, True))
+
+    def rules(self, change) -> str:
+        """What the checks of the rule table say after a change of theirs."""
+        root = self.folder / "copy"
+        shutil.rmtree(root, ignore_errors=True)
+        for name in ("tests", "docs", "include/stretto/rules.hpp"):
+            path = HERE.parent.parent / name
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copytree(path, root / name) if path.is_dir() else shutil.copy(path, root / name)
+        change(root)
+        return "".join(self.check(root / "tests/compile_fail" / script)[1] for script in ("rules_covered.py", "errors_doc.py"))
+
+    def test_rules_are_accepted_and_each_lack_is_seen(self):
+        def edit(name: str, pattern: str, by: str):
+            def change(root: pathlib.Path):
+                path = root / name
+                text, count = re.subn(pattern, by, path.read_text())
+                self.assertGreater(count, 0)
+                path.write_text(text)
+            return change
+
+        def remove(*names: str):
+            return lambda root: [(root / "tests/compile_fail" / name).unlink() for name in names]
+
+        def forget(root: pathlib.Path):
+            for path in root.rglob("*.cpp"):
+                path.write_text(path.read_text().replace("fault::race", "fault::none"))
+
+        self.assertEqual(self.rules(lambda root: None).count(" 0 faults"), 2)
+        for fault, change in {
+            "E02 (race) has no case": remove("race.cpp", "race_executor.cpp"),
+            "E02 (race) has no test on values": forget,
+            "E02: no sentence and remedy": edit("include/stretto/rules.hpp", r"stretto\[E02\]: ", "stretto[E02] "),
+            "E01 is no rule": edit("include/stretto/rules.hpp", r"rule\(E01, unwritten_read\)", ""),
+            "E02: its section is not of today": edit("tests/compile_fail/race.cpp", "w = -1", "w = -2"),
+            "E02 has no section": edit("docs/errors.md", "## E02 race", "## race"),
+            "E02: its section says too little": edit("docs/errors.md", r"(?s)Two lanes meet only.*?\n\nRefused", "\n\nRefused"),
+            "E54: its section shows no program": edit("docs/errors.md", r"(?s)\n```cpp\nst::plan const all.*?```", ""),
+        }.items():
+            with self.subTest(fault):
+                self.assertIn(fault, self.rules(change))
 
     def test_tally_counts_and_explains(self):
         rows = [("a", "OK", ""), ("b", "FAIL", "what went wrong"), ("c", "SKIP", "skipped: needs a GPU\n"), ("d", "TIMEOUT", "")]
