@@ -76,6 +76,34 @@ constexpr diagnosis check_table(op const* ops, int count, int groups, int layers
   return {};
 }
 
+/// Whether every node of a step runs forward once and backward once, whole or as I and then W, for every microbatch that
+/// it has. Dataflow alone would miss a weight gradient that nobody adds up. In a diagnosis `at` is a pass that lacks its
+/// other half, or runs again.
+constexpr diagnosis check_passes(op const* ops, int count, int layers) {
+  int microbatches = 0;
+  for (int i = 0; i < count; ++i)
+    if (ops[i].microbatch >= microbatches) microbatches = ops[i].microbatch + 1;
+  struct rows {
+    int of[4] = {-1, -1, -1, -1};
+  };
+  detail::scratch<rows> seen(layers * 8LL * microbatches);
+  for (int i = 0; i < count; ++i) {
+    op const& o = ops[i];
+    if (o.is_message() || o.is_port()) continue;
+    int& row = seen.data[(o.layer * 8LL + o.node) * microbatches + o.microbatch].of[static_cast<int>(o.what)];
+    if (row >= 0) return {fault::doubled_node, i, row};
+    row = i;
+  }
+  for (long long k = 0; k < layers * 8LL * microbatches; ++k) {
+    auto const [f, b, i, w] = seen.data[k].of;
+    int const any = f >= 0 ? f : b >= 0 ? b : i >= 0 ? i : w;
+    if (any < 0) continue;
+    if (b >= 0 && i >= 0) return {fault::doubled_node, i, b};
+    if (f < 0 || (b < 0 && i < 0) || (i < 0) != (w < 0)) return {fault::missing_node, i >= 0 && w < 0 ? i : any};
+  }
+  return {};
+}
+
 /// What is wrong with a block by itself.
 constexpr diagnosis check_block(block_facts const& f, int block) {
   if (f.too_large) return {fault::too_large, -1, -1, -1, block};

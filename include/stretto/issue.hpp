@@ -17,7 +17,12 @@ struct flat_table {
   int groups = 0;
   int layers = 0;
 
-  diagnosis check() const { return check_table(ops.data(), static_cast<int>(ops.size()), groups, layers); }
+  /// For a whole step: every pass once, and nothing that races.
+  diagnosis check() const {
+    int const count = static_cast<int>(ops.size());
+    if (diagnosis const wrong = check_table(ops.data(), count, groups, layers)) return wrong;
+    return check_passes(ops.data(), count, layers);
+  }
   int waits() const {
     int count = 0;
     for (op const& o : ops)

@@ -32,14 +32,20 @@ public:
   outcome run(numbered<int> const& order) {
     if (wiring().what != trouble::none) return wiring();
     holds_.assign(places_, 0);
+    gone_.assign(places_, 0);
     content_.assign(blocks_, poison);
     sums_.assign(sum_names_.size(), 0);
     seen_.assign(seen_names_.size(), 0);
     wrong_ = {};
     for (int leader : order)
       if (!run_together(wires_.graph().members(leader))) return wrong_;
-    for (state_place const& s : states_)
-      if (sees_.state && holds_[s.place] != 0) return {trouble::state_left, s.rank, s.row, {}};
+    for (state_place const& s : states_) {
+      // A body alone leaves it to the next one.
+      if (s.handed_on >= 0)
+        seen_[s.handed_on] = holds_[s.place] == 0 ? 0 : content_[holds_[s.place]];
+      else if (sees_.state && holds_[s.place] != 0)
+        return {trouble::state_left, s.rank, s.row, {}};
+    }
     for (int i : by_name_) {
       bool const sum = i < sums_.size();
       int const at = sum ? i : i - sums_.size();
@@ -74,6 +80,7 @@ private:
   };
   struct state_place {
     int place, rank, row;
+    int handed_on; ///< which of the values that are looked at; -1: nobody is to find it
   };
 
   template <class Members> bool run_together(Members const& members) {
@@ -96,16 +103,17 @@ private:
       hash sum = p.salt;
       for (int r = p.reads; r < end.reads; ++r) {
         int const block = holds_[reads_[r]];
-        if (content_[block] == poison) return fail(task, block);
+        if (content_[block] == poison || gone_[reads_[r]] != 0) return fail(task, block);
         sum = mix(sum, content_[block]);
       }
       for (int c = p.copies; c < end.copies; ++c) {
         copy const& one = copies_[c];
         int const block = holds_[one.from];
-        if (content_[block] == poison) return fail(task, block);
+        if (content_[block] == poison || gone_[one.from] != 0) return fail(task, block);
         if (one.seen >= 0) seen_[one.seen] = content_[block];
         if (one.to == 0) continue;
         holds_[one.to] = one.block == 0 ? block : one.block;
+        gone_[one.to] = 0;
         content_[holds_[one.to]] = content_[block];
       }
       for (int w = p.writes; w < end.writes; ++w) {
@@ -113,6 +121,7 @@ private:
         if (sees_.state && one.starts_state && holds_[one.place] != 0)
           return fail(task, trouble::state_overwritten);
         holds_[one.place] = one.block;
+        gone_[one.place] = 0;
         content_[one.block] = mix(sum, one.salt);
         if (one.seen >= 0) seen_[one.seen] = content_[one.block];
       }
@@ -120,11 +129,11 @@ private:
       for (int c = p.clears; c < end.clears; ++c) holds_[clears_[c]] = 0;
       for (int f = p.frees; f < end.frees; ++f) {
         given_back const& one = frees_[f];
-        // The name stays, so that a late reader finds what lies there by then.
-        if (one.block == 0)
-          holds_[one.place] = 0;
-        else if (sees_.poison)
-          content_[one.block > 0 ? one.block : holds_[one.place]] = poison;
+        if (one.block == 0) holds_[one.place] = 0;
+        if (one.block == 0 || !sees_.poison || gone_[one.place] != 0) continue;
+        // The name stays, so that a late reader is seen although the storage may hold something else by then.
+        content_[one.block > 0 ? one.block : holds_[one.place]] = poison;
+        gone_[one.place] = 1;
       }
     }
     return true;
@@ -181,7 +190,10 @@ private:
       int const block = what.is_tensor(w.place, o) ? own.write(w.place, on) : own.write_state(w.place);
       int const seen = w.is_loss ? see(mix(w.salt, static_cast<hash>(o.microbatch))) : -1;
       writes_.push_back({base_ + w.place, first_block_ + block, w.salt, w.starts_state, seen});
-      if (w.starts_state && !what.has_ports()) states_.push_back({base_ + w.place, rank, row});
+      if (w.starts_state && !o.is_port())
+        states_.push_back(
+            {base_ + w.place, rank, row,
+             what.has_ports() ? see(mix(w.salt, static_cast<hash>(w.place % places_of_a_group))) : -1});
     }
     for (int place : p.clears) {
       clears_.push_back(base_ + place);
@@ -253,6 +265,7 @@ private:
   numbered<state_place> states_;
   numbered<hash> sum_names_, seen_names_;
   numbered<int> holds_;
+  numbered<char> gone_; ///< whether what a place holds went back
   numbered<hash> content_, sums_, seen_;
   outcome wrong_;
 };

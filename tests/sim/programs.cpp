@@ -1,0 +1,164 @@
+#include "programs.hpp"
+
+#include <stretto/body.hpp>
+#include <stretto/ports.hpp>
+
+#include <map>
+
+namespace sim_test {
+
+namespace {
+
+/// A draft that lives on, with what its neighbours ask for.
+struct made_body {
+  program<detail::max_rows> rows;
+  body_rows view;
+};
+
+/// Layers that communicate, or hand on what they get, meet others in pairs.
+bool meets_in_pairs(model_values const& model, int type) {
+  block_facts const& f = model.blocks[static_cast<std::size_t>(type)];
+  bool communicates = false, gives = false;
+  for (int p = 0; p < f.phases; ++p) communicates |= f.kind[p] == dispatch || f.kind[p] == combine;
+  for (int v = 0; v < f.roots; ++v) gives |= f.root_is_output[v] && model.chain.find(f.root[v]) >= 0;
+  return communicates || model.chain.count == 0 || (gives && f.inputs > 0);
+}
+
+class lowering {
+public:
+  lowering(model_values const& model, policy_values const& policy) : model_(model), policy_(policy) {}
+
+  diagnosis problem{};
+
+  rank_step rank(plan const& all, plan_steps const& lists, int rank, layer_shape const& layers) {
+    chain_layout const layout(all.facts(), rank, layers);
+    placed_steps const placed = place_steps(all, lists, rank);
+    detail::flattener flat(layout, model_.chain, layers.size(), placed.slots);
+    for (placed_step const& p : placed.steps) {
+      if (p.is_receive) {
+        flat.receive(p);
+        continue;
+      }
+      flat.begin(p);
+      auto const pairs = [&](int l) { return meets_in_pairs(model_, layers[l].type); };
+      for_each_body(p.what, layers, pairs, [&](body_call const& body) {
+        int const f = body.forward_layer < 0 ? -1 : layers[body.forward_layer].type;
+        int const b = body.backward_layer < 0 ? -1 : layers[body.backward_layer].type;
+        flat.paste(rows_of(body.what, f, b), body, p);
+      });
+      flat.end(p);
+    }
+    rank_step made{flat.take().table, {}};
+    if (problem) return made;
+    made.releases = releases_of(made.table, layout, layers);
+    return made;
+  }
+
+private:
+  body_rows rows_of(form what, int forward, int backward) {
+    auto const [at, added] =
+        bodies_.try_emplace(std::array<int, 3>{static_cast<int>(what), forward, backward});
+    made_body& made = at->second;
+    if (added) {
+      detail::draft const draft = make_body(model_, policy_, what, forward, backward);
+      if (draft.problem && !problem) problem = draft.problem;
+      for (int i = 0; i < draft.count; ++i) made.rows.ops[i] = draft.ops[i];
+      made.view = {made.rows.ops, draft.problem ? 0 : draft.count, detail::forward_export(made.rows),
+                   detail::backward_export(made.rows)};
+    }
+    return made.view;
+  }
+  std::vector<release> releases_of(flat_table const& table, chain_layout const& layout,
+                                   layer_shape const& layers) const {
+    std::vector<int> type(static_cast<std::size_t>(layout.points()), -1);
+    for (int l = 0; l < layers.size(); ++l) type[static_cast<std::size_t>(layout.point(l))] = layers[l].type;
+    release_planner planner(table.ops.data(), static_cast<int>(table.ops.size()), table.groups);
+    return planner.plan([&](int group, int cell) {
+      int const k = type[static_cast<std::size_t>(group % layout.points())];
+      return k >= 0 && cell >= 8 && cell < 24 &&
+             model_.blocks[static_cast<std::size_t>(k)].root_is_metadata[cell - 8];
+    });
+  }
+
+  model_values const& model_;
+  policy_values const& policy_;
+  std::map<std::array<int, 3>, made_body> bodies_;
+};
+
+} // namespace
+
+std::vector<policy_values> const& shipped_policies() {
+  static std::vector<policy_values> const all = {policy_of<Serial>("serial", false),
+                                                 policy_of<TwoStream1F1B>("two_stream_1f1b", false),
+                                                 policy_of<TwoStream1F1B>("split_dw", true)};
+  return all;
+}
+
+detail::draft make_body(model_values const& model, policy_values const& policy, form what, int forward,
+                        int backward) {
+  auto const facts = [&](int k) { return k < 0 ? nullptr : &model.blocks[static_cast<std::size_t>(k)]; };
+  return detail::checked(detail::body_maker(facts(forward), facts(backward), model.chain, {forward, backward},
+                                            what, policy.splits)
+                             .make(policy.order));
+}
+
+step lower_values(plan made, model_values const& model, policy_values const& policy,
+                  std::function<std::vector<int>(int)> const& types) {
+  plan_facts const facts = made.facts();
+  step result{std::move(made), {}, {}, {}};
+  plan_steps const lists = lower_messages(result.all);
+  lowering lower(model, policy);
+  for (int rank = 0; rank < facts.ranks; ++rank) {
+    std::vector<std::vector<int>> chunks;
+    for (int c = 0; c < facts.chunks; ++c) chunks.push_back(types(facts.stage(rank, c)));
+    result.shapes.emplace_back(chunks);
+    result.ranks.push_back(lower.rank(result.all, lists, rank, result.shapes.back()));
+  }
+  result.problem = lower.problem;
+  if (result.problem) result.ranks.clear();
+  return result;
+}
+
+void set_rows(sim::rank_table& to, rank_step const& from) {
+  to.ops.clear(), to.freed_after.clear();
+  for (op const& o : from.table.ops) to.ops.push_back(o);
+  for (release const& r : from.releases) to.freed_after.push_back({r.row, r.group, r.cell});
+}
+
+sim::program program_of(step const& of, model_values const& model) {
+  sim::program all;
+  for (block_facts const& f : model.blocks) all.blocks.push_back(f);
+  all.chain = model.chain;
+  plan_facts const& facts = of.all.facts();
+  auto const shape = [&](int rank) -> layer_shape const& {
+    return of.shapes[static_cast<std::size_t>(rank)];
+  };
+  std::vector<int> first(static_cast<std::size_t>(facts.stages()), 0);
+  int layers = 0;
+  for (int stage = 0; stage < facts.stages(); ++stage) {
+    int const rank = facts.owner(stage), c = chunk_of(facts.ranks, stage);
+    first[static_cast<std::size_t>(stage)] = layers;
+    layers += shape(rank).first(c + 1) - shape(rank).first(c);
+  }
+  for (int rank = 0; rank < facts.ranks; ++rank) {
+    sim::rank_table table;
+    set_rows(table, of.ranks[static_cast<std::size_t>(rank)]);
+    for (int c = 0; c < facts.chunks; ++c) {
+      int const stage = facts.stage(rank, c);
+      table.stage.push_back(stage);
+      for (int l = shape(rank).first(c); l < shape(rank).first(c + 1); ++l)
+        table.layer_id.push_back(first[static_cast<std::size_t>(stage)] + l - shape(rank).first(c));
+    }
+    all.ranks.push_back(table);
+  }
+  return all;
+}
+
+sim::program alone(sim::program const& all, int rank) {
+  sim::program one;
+  one.blocks = all.blocks, one.chain = all.chain;
+  one.ranks.push_back(all.ranks[rank]);
+  return one;
+}
+
+} // namespace sim_test
