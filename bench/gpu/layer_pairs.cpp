@@ -9,6 +9,7 @@
 #include <stretto/adapters/torch/stream_tensors.hpp>
 #include <stretto/adapters/torch/threads.hpp>
 #include <stretto/adapters/torch_cuda.hpp>
+#include <stretto/plan_error.hpp>
 
 #include <c10/core/AutogradState.h>
 
@@ -82,7 +83,9 @@ class rank_bench {
 public:
   rank_bench(model_config const& config, stretto::host::group& group, int rank)
       : rank_(rank), between_(group.communicator(rank, 1)), rows_(group.communicator(rank, 0)),
-        exchange_(rows_, config.experts / group.ranks()), model_(config, exchange_), board_(group.board()) {
+        exchange_(rows_, config.experts / group.ranks()), model_(config, exchange_),
+        in_series_(stretto::proved_plan<stretto::SerialPipeline>(1, setting["microbatches"])),
+        overlapped_(stretto::proved_plan<stretto::OneFOneBOverlapped>(1, setting["microbatches"])), board_(group.board()) {
     int const microbatches = setting["microbatches"];
     model_.step().resize(config.layers, microbatches, group.ranks());
     auto const tokens = static_cast<std::int64_t>(setting["batch"]) * config.sequence;
@@ -164,8 +167,10 @@ public:
 
 private:
   std::unique_ptr<step_runner> make(policy how, std::size_t spans) {
-    return make_schedule_step<rank_executors, rank_lanes>(how, model_, cuda::lane_options{.rank = rank_, .spans = spans},
-                                                          current_stream{}, &board_);
+    auto const& plan = how == policy::serial ? in_series_ : overlapped_;
+    step_parts const parts{model_, plan, {rows_.ranks(), 1, rank_}, alone_, board_};
+    return make_schedule_step<rank_executors, rank_lanes, stretto::no_peers<at::Tensor>>(
+        how, parts, cuda::lane_options{.rank = rank_, .spans = spans}, current_stream{}, &board_);
   }
 
   int rank_;
@@ -173,6 +178,8 @@ private:
   optional_rows rows_;
   expert_exchange exchange_;
   language_model model_;
+  stretto::plan in_series_, overlapped_;
+  no_stage_peers alone_;
   stretto::host::failure_board& board_;
   std::vector<choice_record> choices_;
   std::vector<std::unique_ptr<step_runner>> steps_;

@@ -81,10 +81,13 @@ public:
   std::unique_ptr<rank_rows> make_rows(policy how, rank_communicator between) const override {
     return std::make_unique<staged_rows>(between, how == policy::autograd);
   }
-  std::unique_ptr<step_runner> make_step(policy how, language_model& model, int rank,
-                                         stretto::host::failure_board& board) const override {
-    return make_schedule_step<stretto::torch::stream_tensors, cuda::lanes<current_stream, stretto::host::failure_board>>(
-        how, model, cuda::lane_options{.rank = rank, .spans = spans_of_a_step(model)}, current_stream{}, &board);
+  /// There is one pipeline rank: messages between stages have no way from GPU memory yet.
+  std::unique_ptr<step_runner> make_step(policy how, step_parts const& of) const override {
+    if (how == policy::autograd) return make_autograd_step(of);
+    using tensors = stretto::torch::stream_tensors;
+    using lanes = cuda::lanes<current_stream, stretto::host::failure_board>;
+    return make_schedule_step<tensors, lanes, stretto::no_peers<at::Tensor>>(
+        how, of, cuda::lane_options{.rank = of.place.rank, .spans = spans_of_a_step(of.model)}, current_stream{}, &of.board);
   }
   std::size_t live_bytes() const override { return stretto::torch_cuda::live_bytes(); }
   std::size_t peak_bytes() const override { return stretto::torch_cuda::peak_bytes(); }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <tuple>
 
@@ -26,6 +27,36 @@ template <class Real> void reduce_as(std::vector<at::Tensor> const& gradients, r
 
 double squares_of(at::Tensor const& gradient) { return gradient.square().sum(at::kDouble).item<double>(); }
 
+/// The squares of one gradient and its place in the whole model.
+struct square {
+  int expert;  ///< -1: replicated
+  int layer;
+  int place;   ///< among the parameters of its rank, which has all of the layer
+  double value;
+
+  static bool before(square const& a, square const& b) {
+    // Experts come last, parameter by parameter.
+    auto const order = [](square const& of) { return std::tuple(of.expert >= 0, of.layer, of.place, of.expert); };
+    return order(a) < order(b);
+  }
+  static bool same_place(square const& a, square const& b) { return !before(a, b) && !before(b, a); }
+};
+
+/// What every rank has, which need not be the same number.
+std::vector<square> gather(std::vector<square> mine, rank_communicator& ranks) {
+  auto const all_ranks = static_cast<std::size_t>(ranks.ranks());
+  std::size_t const count = mine.size();
+  std::vector<std::size_t> counts(all_ranks);
+  ranks.all_gather(&count, 1, counts.data());
+  std::size_t const most = *std::max_element(counts.begin(), counts.end());
+  mine.resize(most);
+  std::vector<square> padded(most * all_ranks), all;
+  ranks.all_gather(mine.data(), most, padded.data());
+  for (std::size_t rank = 0; rank < all_ranks; ++rank)
+    for (std::size_t i = 0; i < counts[rank]; ++i) all.push_back(padded[rank * most + i]);
+  return all;
+}
+
 }  // namespace
 
 void reduce_replicated(std::vector<model_parameter> const& parameters, rank_communicator& ranks) {
@@ -38,25 +69,23 @@ void reduce_replicated(std::vector<model_parameter> const& parameters, rank_comm
 }
 
 double global_norm(std::vector<model_parameter> const& parameters, rank_communicator& ranks) {
-  double sum = 0;
-  std::vector<double> of_experts;
+  std::vector<square> mine;
+  int place = 0;
   for (auto const& each : parameters) {
+    ++place;
     if (!each.weight->trainable()) continue;
     auto const& gradient = each.weight->main_grad();
-    if (!each.sharded()) sum += squares_of(gradient);
+    if (!each.sharded()) mine.push_back({-1, each.layer, place, squares_of(gradient)});
     else
-      for (std::int64_t e = 0; e < gradient.size(0); ++e) of_experts.push_back(squares_of(gradient[e]));
+      for (std::int64_t e = 0; e < gradient.size(0); ++e)
+        mine.push_back({each.first_expert + static_cast<int>(e), each.layer, place, squares_of(gradient[e])});
   }
-  std::vector<double> of_ranks(of_experts.size() * static_cast<std::size_t>(ranks.ranks()));
-  ranks.all_gather(of_experts.data(), of_experts.size(), of_ranks.data());
-  std::size_t first = 0;
-  for (auto const& each : parameters) {
-    if (!each.sharded() || !each.weight->trainable()) continue;
-    auto const local = static_cast<std::size_t>(each.weight->main_grad().size(0));
-    for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks.ranks()); ++rank)
-      for (std::size_t e = 0; e < local; ++e) sum += of_ranks[rank * of_experts.size() + first + e];
-    first += local;
-  }
+  auto all = gather(mine, ranks);
+  std::sort(all.begin(), all.end(), square::before);
+  // Replicas have the same bits.
+  all.erase(std::unique(all.begin(), all.end(), square::same_place), all.end());
+  double sum = 0;
+  for (auto const& each : all) sum += each.value;
   return std::sqrt(sum);
 }
 

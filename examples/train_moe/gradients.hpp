@@ -11,11 +11,12 @@ namespace train_moe {
 /// Adds the gradients of replicated parameters up over the ranks, in rank order. Collective.
 void reduce_replicated(std::vector<model_parameter> const& parameters, rank_communicator& ranks);
 
-/// Norm of the gradient of the whole model: squares in the accumulators' type, sums in double, expert by expert in
-/// global order, so that the result does not depend on how experts are spread over ranks. Collective.
+/// Norm of the gradient of the whole model: squares in the accumulators' type, sums in double, in the order of the layers
+/// and experts of the whole model, so that the result does not depend on how they are spread over ranks. Collective over all
+/// ranks.
 double global_norm(std::vector<model_parameter> const& parameters, rank_communicator& ranks);
 
-/// Hash of one gradient of one rank. Experts have one each.
+/// Hash of one gradient of one expert rank. Experts have one each.
 struct gradient_hash {
   std::string name;
   int rank;

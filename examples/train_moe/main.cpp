@@ -2,6 +2,7 @@
 #include "options.hpp"
 #include "output_file.hpp"
 #include "report.hpp"
+#include "run_plan.hpp"
 #include "trainer.hpp"
 
 #include <cstdio>
@@ -45,7 +46,7 @@ int run(int argc, char** argv) {
   print_header(o, text);
   std::vector<run_result> runs;
   for (auto const how : all_policies) {
-    if (!o.compare && how != o.how) continue;
+    if (o.compare ? !goes_with_pipeline(o, how) : how != o.how) continue;
     progress_line line(how, o.steps);
     runs.push_back(train(o, how, text, [&line](progress const& now) { line.show(now); }));
     line.finish(runs.back());

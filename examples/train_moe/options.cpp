@@ -1,5 +1,6 @@
 #include "options.hpp"
 
+#include "run_plan.hpp"
 #include "suggest.hpp"
 
 #include <CLI/CLI.hpp>
@@ -88,6 +89,17 @@ void check_together(options const& o) {
     throw input_error(
         fmt::format("--experts {} is no multiple of --ep {}; every rank holds the same number of experts",
                     m.experts, o.ep));
+  constexpr int most_ranks = 256;
+  if (o.ep * o.pp > most_ranks)
+    throw input_error(
+        fmt::format("--ep {} times --pp {} is {} ranks, and a run has at most {}; lower one of them", o.ep,
+                    o.pp, o.ep * o.pp, most_ranks));
+  if (m.device == device_kind::cuda && o.pp > 1)
+    throw input_error(fmt::format("--device cuda has no way for messages between pipeline stages yet; leave "
+                                  "out --pp {}, or say --device cpu",
+                                  o.pp));
+  // Refuses what the pipeline cannot serve.
+  plan_of(o, o.compare ? policy::serial : o.how);
 }
 
 /// The flag that an unknown argument was probably meant to be.
@@ -130,9 +142,19 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
             "How forward and backward are scheduled: serial, two_stream_1f1b, split_dw, or autograd (no "
             "schedule: one "
             "ordinary graph for a microbatch)");
-  app.add_flag("--compare", o.compare, "Train with every policy from the same start and print a table")
+  app.add_flag("--compare", o.compare,
+               "Train with every policy that the pipeline goes with from the same start and print a table")
       ->disable_flag_override();
   flags.add("--ep", "N", number(o.ep), "Ranks that share the experts, as threads of this process");
+  flags.add("--pp", "N", number(o.pp),
+            "Pipeline ranks, each with --ep ranks: every one has some of the layers");
+  flags.add(
+      "--pipeline", "NAME", "",
+      fmt::format("Which microbatch a pipeline rank runs when: {} (without it serial, or one_f_one_b_ep for "
+                  "policies that overlap)",
+                  fmt::join(pipeline_names(), ", ")));
+  flags.add("--chunks", "V", "",
+            "Chunks of layers on a pipeline rank, for interleaved and interleaved_ep (2)");
   flags.add("--microbatches", "M", number(o.microbatches), "Microbatches in a step");
   flags.add("--steps", "S", number(o.steps), "Steps");
   flags.add("--batch", "B", number(o.batch), "Sequences in a microbatch of one rank");
@@ -152,8 +174,8 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   flags.add("--lr", "X", number(o.learning_rate), "Highest learning rate");
   flags.add("--clip", "X", number(o.clip), "Largest norm of the gradient");
   flags.add("--aux", "X", number(m.auxiliary), "Weight of the load-balancing loss");
-  flags.add("--link-gbps", "X", "", "Model a link of this bandwidth between the ranks");
-  flags.add("--link-us", "X", "", "Model a link of this latency between the ranks");
+  flags.add("--link-gbps", "X", "", "Model a link of this bandwidth between expert ranks");
+  flags.add("--link-us", "X", "", "Model a link of this latency between expert ranks");
   flags.add("--json", "FILE", "", "Write the results here");
   flags.add("--trace", "FILE", "", "Write a Chrome trace of the last step here, for ui.perfetto.dev");
 
@@ -170,6 +192,8 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
 
   constexpr int many = 1 << 16;
   flags.read("--ep", o.ep, 1, 64);
+  flags.read("--pp", o.pp, 1, 64);
+  flags.read("--chunks", o.chunks, 1, 64);
   flags.read("--microbatches", o.microbatches, 1, 1024);
   flags.read("--steps", o.steps, 1, 1'000'000);
   flags.read("--batch", o.batch, 1, 4096);
@@ -196,6 +220,8 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   auto const otherwise = static_cast<std::size_t>(
       std::find(std::begin(all_policies), std::end(all_policies), o.how) - std::begin(all_policies));
   o.how = all_policies[flags.read_choice("--policy", policies, otherwise)];
+  if (flags.given("--pipeline"))
+    o.pipeline = pipeline_names()[flags.read_choice("--pipeline", pipeline_names(), 0)];
   m.type = flags.read_choice("--dtype", {"f32", "bf16"}, 0) == 0 ? number_type::f32 : number_type::bf16;
   if (flags.read_choice("--device", {"cpu", "cuda"}, 0) == 1) {
     m.device = device_kind::cuda;

@@ -26,6 +26,9 @@ struct options {
   bool compare = false;
 
   int ep = 2;
+  int pp = 1;
+  std::string pipeline; ///< empty: the policy's own
+  int chunks = 0;       ///< of a pipeline rank; 0: the pipeline's own number
   int microbatches = 4;
   int steps = 200;
   int batch = 2; ///< sequences of one microbatch on one rank

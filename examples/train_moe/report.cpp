@@ -1,5 +1,7 @@
 #include "report.hpp"
 
+#include "run_plan.hpp"
+
 #include <stretto/adapters/host/link_model.hpp>
 
 #include <fmt/format.h>
@@ -60,9 +62,16 @@ std::string link_text(options const& o) {
   return stretto::host::describe(link_of(o));
 }
 
+/// `dual_pipe_v: 4 pipeline ranks with 2 stages each`
+std::string plan_text(stretto::plan_facts const& of) {
+  return fmt::format("{}: {} pipeline {} with {} {} each", of.name, of.ranks,
+                     of.ranks == 1 ? "rank" : "ranks", of.chunks, of.chunks == 1 ? "stage" : "stages");
+}
+
 nlohmann::ordered_json config_of(options const& o) {
   auto const& m = o.model;
   nlohmann::ordered_json config{{"ep", o.ep},
+                                {"pp", o.pp},
                                 {"microbatches", o.microbatches},
                                 {"batch", o.batch},
                                 {"steps", o.steps},
@@ -95,7 +104,7 @@ nlohmann::ordered_json json_of(options const& o, run_result const& run) {
   for (auto const each : run.losses) losses.push_back(nine_digits(each));
   return {{"policy", name_of(run.how)},
           {"pipeline", run.pipeline},
-          {"ranks", o.ep},
+          {"ranks", o.ep * o.pp},
           {"config", config_of(o)},
           {"losses", losses},
           {"heldout_loss", nine_digits(run.held_out_loss)},
@@ -136,9 +145,12 @@ void print_header(options const& o, corpus const& text) {
   fmt::print(
       "model  {} layers ({} dense), width {}, {} heads, {} experts of width {}, top {} and {} shared, {}\n",
       m.layers, m.dense, m.hidden, m.heads, m.experts, m.ffn, m.top_k, m.shared, type_name(m.type));
-  fmt::print("run    {} steps of {} bytes: {} ranks x {} microbatches x {} sequences of {}; {}\n\n", o.steps,
-             grouped(1.0 * o.ep * o.microbatches * o.batch * m.sequence), o.ep, o.microbatches, o.batch,
-             m.sequence, link_text(o));
+  fmt::print("run    {} steps of {} bytes: {} {} x {} microbatches x {} sequences of {}; {}\n", o.steps,
+             grouped(1.0 * o.ep * o.microbatches * o.batch * m.sequence), o.ep,
+             o.pp == 1 ? "ranks" : "expert ranks", o.microbatches, o.batch, m.sequence, link_text(o));
+  if (o.pp > 1 || !o.pipeline.empty())
+    fmt::print("plan   {}\n", plan_text(plan_of(o, o.compare ? policy::serial : o.how).facts()));
+  fmt::print("\n");
   std::fflush(stdout);
 }
 
@@ -194,7 +206,9 @@ void print_comparison(options const& o, std::span<run_result const> runs) {
              "step: median, with update. exposed comm: communication busy and compute idle, of a step; {}.\n"
              "peak activations: what a step allocates at its peak, all {} ranks together.\n"
              "Counts of pairs of bytes predict the held-out text with {:.4f} nats per byte.\n",
-             link_text(o), o.ep, runs.front().bigram_loss);
+             link_text(o), o.ep * o.pp, runs.front().bigram_loss);
+  if (runs.size() < std::size(all_policies))
+    fmt::print("Policies that {} does not go with were left out.\n", runs.front().pipeline);
 }
 
 void write_json(std::ostream& out, options const& o, std::span<run_result const> runs) {

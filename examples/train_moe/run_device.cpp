@@ -18,16 +18,25 @@ public:
   std::unique_ptr<rank_rows> make_rows(policy, rank_communicator between) const override {
     return std::make_unique<timed_exchange<rank_communicator>>(between);
   }
-  std::unique_ptr<step_runner> make_step(policy how, language_model& model, int rank,
-                                         stretto::host::failure_board& board) const override {
-    return make_executor_step(how, model, rank, board);
+  std::unique_ptr<step_runner> make_step(policy how, step_parts const& of) const override {
+    switch (how) {
+    case policy::autograd:
+      return make_autograd_step(of);
+    case policy::serial:
+      return make_serial_step(of);
+    case policy::two_stream_1f1b:
+      return make_two_stream_step(of);
+    case policy::split_dw:
+      break;
+    }
+    return make_split_step(of);
   }
   std::size_t live_bytes() const override { return live_tensor_bytes(); }
   std::size_t peak_bytes() const override { return peak_tensor_bytes(); }
   void restart_peak() const override { train_moe::restart_peak(); }
 };
 
-}  // namespace
+} // namespace
 
 run_device const& cpu_device() {
   static cpu const device;
@@ -46,4 +55,4 @@ run_device const& device_of(device_kind device) {
 bool serves(device_kind device) { return device == device_kind::cpu || cuda_device(); }
 void prepare(device_kind device) { device_of(device).prepare(); }
 
-}  // namespace train_moe
+} // namespace train_moe

@@ -1,9 +1,12 @@
 #pragma once
 
 #include "options.hpp"
+#include "rank_place.hpp"
 #include "rank_types.hpp"
+#include "stage_peers.hpp"
 
 #include <stretto/adapters/host/failure.hpp>
+#include <stretto/plan.hpp>
 #include <stretto/timeline.hpp>
 
 #include <memory>
@@ -19,14 +22,23 @@ public:
   virtual void run() = 0;
   /// The ops of the last step, if this way to run one has ops.
   virtual std::vector<stretto::span> timeline() { return {}; }
-  virtual char const* pipeline() const = 0;
 };
 
-/// The independent yardstick: one ordinary autograd graph for each microbatch, no schedule.
-std::unique_ptr<step_runner> make_autograd_step(language_model& model);
+/// What the step of one rank is made from. `model`, `plan`, `peers` and `board` outlive it.
+struct step_parts {
+  language_model& model;
+  stretto::plan const& plan;
+  rank_place place;
+  stage_peers& peers;
+  stretto::host::failure_board& board;
+};
 
-/// A schedule over two lanes of this rank.
-std::unique_ptr<step_runner> make_executor_step(policy how, language_model& model, int rank,
-                                                stretto::host::failure_board& board);
+/// The independent yardstick: one ordinary autograd graph for each microbatch of a stage, no schedule within it.
+std::unique_ptr<step_runner> make_autograd_step(step_parts const& of);
 
-}  // namespace train_moe
+// Schedules over lanes that are threads. One source each: a policy takes as long to compile as all else of the program.
+std::unique_ptr<step_runner> make_serial_step(step_parts const& of);
+std::unique_ptr<step_runner> make_two_stream_step(step_parts const& of);
+std::unique_ptr<step_runner> make_split_step(step_parts const& of);
+
+} // namespace train_moe

@@ -39,7 +39,7 @@ bool serves(device_kind device);
 /// Before the first run on a device. Throws `input_error` if this machine cannot serve it.
 void prepare(device_kind device);
 
-/// Trains on `o.ep` threads and calls `report` after every step, on one of them.
+/// Trains on a thread for each of `o.ep * o.pp` ranks and calls `report` after every step, on one of them.
 /// Throws what a step throws, with rank and op in the text.
 run_result train(options const& o, policy how, corpus const& text, std::function<void(progress const&)> const& report);
 

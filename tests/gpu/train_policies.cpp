@@ -177,9 +177,9 @@ public:
   std::unique_ptr<rank_rows> make_rows(policy how, rank_communicator between) const override {
     return real_->make_rows(how, between);
   }
-  std::unique_ptr<step_runner> make_step(policy how, language_model& model, int rank,
-                                         stretto::host::failure_board& board) const override {
-    return make_schedule_step<churning_tensors, shaken_lanes>(how, model, cuda::lane_options{.rank = rank}, &board);
+  std::unique_ptr<step_runner> make_step(policy how, step_parts const& of) const override {
+    return make_schedule_step<churning_tensors, shaken_lanes, stretto::no_peers<at::Tensor>>(
+        how, of, cuda::lane_options{.rank = of.place.rank}, &of.board);
   }
   std::size_t live_bytes() const override { return real_->live_bytes(); }
   std::size_t peak_bytes() const override { return real_->peak_bytes(); }

@@ -41,7 +41,7 @@ class Refusals:
 
 
 def check_numbers(refuse: Refusals) -> None:
-    whole = ["--ep", "--microbatches", "--steps", "--batch", "--seq", "--layers", "--hidden", "--heads", "--ffn",
+    whole = ["--ep", "--pp", "--chunks", "--microbatches", "--steps", "--batch", "--seq", "--layers", "--hidden", "--heads", "--ffn",
              "--experts", "--top-k"]
     # All flags of a kind are read by the same code and every refusal loads libtorch, so the texts take turns.
     kinds = [
@@ -84,6 +84,20 @@ def check_combinations(refuse: Refusals) -> None:
     refuse.says("--hidden 128 is no multiple of --heads 3", "--heads", "3")
     refuse.says("odd width 3", "--hidden", "12", "--heads", "4")
     refuse.says("--dense 5", "--dense", "5")
+
+
+def check_pipelines(refuse: Refusals) -> None:
+    refuse.says("did you mean one_f_one_b_ep?", "--pipeline", "one_f_one_b_eq")
+    refuse.says("knows serial, gpipe, one_f_one_b", "--pipeline", "qqqqqqqqqqqqqqqqqqq")
+    refuse.says("stretto[E41]: dual_pipe_v with 4 ranks, 6 microbatches, 2 chunks a rank: the pipeline needs more microbatches",
+                "--pipeline", "dual_pipe_v", "--pp", "4", "--microbatches", "6")
+    refuse.says("stretto[E43]: gpipe with 2 ranks, 4 microbatches, 2 chunks a rank", "--pipeline", "gpipe", "--pp", "2",
+                "--chunks", "2")
+    for pipeline in ("zero_bubble_h1", "zero_bubble_v", "dual_pipe_v"):
+        refuse.says("stretto[E59]", "--pipeline", pipeline, "--policy", "autograd")
+    refuse.says("--pp must be", "--pp", "65")
+    refuse.says("is 320 ranks", "--ep", "64", "--experts", "64", "--pp", "5")
+    refuse.says("leave out --pp 2", "--device", "cuda", "--pp", "2")
 
 
 def check_texts(refuse: Refusals) -> None:
@@ -168,6 +182,43 @@ def check_results(program: str, text: str, folder: pathlib.Path) -> None:
     assert answer.returncode == 0 and "--microbatches" in answer.stdout and answer.stderr == ""
 
 
+def check_pipeline_results(program: str, text: str, folder: pathlib.Path) -> None:
+    six = ["6" if before == "--microbatches" else word for before, word in zip(["", *TINY], TINY)]
+
+    def one(*arguments: str) -> dict:
+        answer = run(program, "--text", text, *six, *arguments, "--json", str(folder / "one.json"))
+        assert answer.returncode == 0 and answer.stderr == "", answer
+        return json.loads((folder / "one.json").read_text())
+
+    serial = one("--policy", "serial")
+    file = folder / "trace.json"
+    for pipeline, policy, ranks, *more in (("dual_pipe_v", "split_dw", 3), ("interleaved", "autograd", 2, "--chunks", "3")):
+        trace = ["--trace", str(file)] if policy != "autograd" else []
+        found = one("--pipeline", pipeline, "--policy", policy, "--pp", str(ranks), *more, *trace)
+        assert (found["pipeline"], found["policy"], found["ranks"]) == (pipeline, policy, 2 * ranks)
+        assert found["config"]["pp"] == ranks
+        for key in ("losses", "grad_digest", "heldout_loss"):
+            assert found[key] == serial[key], (pipeline, key)
+    events = [e for e in json.loads(file.read_text())["traceEvents"] if e["ph"] == "X"]
+    assert {e["pid"] for e in events} == set(range(6))
+    assert {e["cat"] for e in events} == {"compute", "comm", "messages"}
+    # Stages 0 to 5 lie on a V: the activation of 2 stays on its rank, and so does the gradient of 3.
+    stages = {"F": (0, 1, 3, 4), "B": (1, 2, 4, 5)}
+    for way in ("send", "receive"):
+        names = {e["name"].split(" mb")[0] for e in events if e["name"].startswith(way)}
+        seen = {name.replace(" lower", "").replace(" higher", "") for name in names}
+        assert seen == {f"{way} {what} S{stage}" for what in stages for stage in stages[what]}, names
+
+    answer = run(program, "--text", text, *TINY, "--compare", "--pp", "2", "--pipeline", "zero_bubble_h1",
+                 "--json", str(folder / "one.json"))
+    assert answer.returncode == 0 and answer.stderr == "", answer
+    runs = json.loads((folder / "one.json").read_text())["runs"]
+    assert [(r["policy"], r["pipeline"]) for r in runs] == [(p, "zero_bubble_h1") for p in POLICIES if p != "autograd"]
+    assert len({r["grad_digest"] for r in runs}) == 1
+    assert "zero_bubble_h1: 2 pipeline ranks with 1 stage each" in answer.stdout
+    assert "Policies that zero_bubble_h1 does not go with were left out." in answer.stdout
+
+
 def main() -> None:
     program = str(pathlib.Path(sys.argv[1]).resolve())
     words = " ".join(f"{n} times {n % 7} is {n * (n % 7)}," for n in range(1500))
@@ -175,12 +226,13 @@ def main() -> None:
         folder = pathlib.Path(place)
         (folder / "text.txt").write_text(words)
         refuse = Refusals(program, folder)
-        for check in (check_numbers, check_words, check_combinations, check_texts, check_files):
+        for check in (check_numbers, check_words, check_combinations, check_pipelines, check_texts, check_files):
             check(refuse)
     with tempfile.TemporaryDirectory() as place:
         folder = pathlib.Path(place)
         (folder / "text.txt").write_text(words)
         check_results(program, str(folder / "text.txt"), folder)
+        check_pipeline_results(program, str(folder / "text.txt"), folder)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@
 
 #include <stretto/adapters/host/group.hpp>
 #include <stretto/adapters/torch/threads.hpp>
+#include <stretto/pipelines/one_f_one_b.hpp>
+#include <stretto/plan_error.hpp>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -51,7 +53,8 @@ public:
   rank_under_test(model_config const& config, int microbatches, stretto::host::group& group, int rank)
       : rank_(rank), microbatches_(microbatches), ranks_(group.communicator(rank, 1)),
         rows_(group.communicator(rank, 0)), exchange_(rows_, config.experts / group.ranks()),
-        model_(config, exchange_), records_(static_cast<std::size_t>(config.layers * microbatches)) {
+        model_(config, exchange_),
+        plan_(stretto::proved_plan<stretto::OneFOneBOverlapped>(1, microbatches)), records_(static_cast<std::size_t>(config.layers * microbatches)) {
     model_.step().resize(config.layers, microbatches, group.ranks());
     for (int m = 0; m < microbatches; ++m) {
       auto generator = at::detail::createCPUGenerator(static_cast<std::uint64_t>(1 + rank * 100 + m));
@@ -64,7 +67,7 @@ public:
       if constexpr (std::is_same_v<std::remove_cvref_t<decltype(layer)>, stretto::layer<MoeLayer<expert_exchange>>>)
         layer.template phase<AttentionAndRouter>().routes().replay(&records_[next++]);
     });
-    run_ = make_executor_step(policy::split_dw, model_, rank, group.board());
+    run_ = make_split_step({model_, plan_, {group.ranks(), 1, rank}, alone_, group.board()});
   }
 
   /// Gradients by a split schedule; also fixes the routers' choices from now on.
@@ -134,6 +137,8 @@ private:
   timed_exchange<rank_communicator> rows_;
   expert_exchange exchange_;
   language_model model_;
+  stretto::plan plan_;
+  no_stage_peers alone_;
   std::vector<choice_record> records_;
   std::unique_ptr<step_runner> run_;
 };

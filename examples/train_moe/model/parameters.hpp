@@ -18,6 +18,7 @@ namespace train_moe {
 struct model_parameter {
   stretto::torch::parameter* weight;
   int first_expert = -1;
+  int layer = 0;  ///< in the whole model, counted with embedding and head
 
   bool sharded() const { return first_expert >= 0; }
 };

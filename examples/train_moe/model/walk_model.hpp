@@ -27,14 +27,18 @@ template <class Block> Block block_of(stretto::layer<Block> const&);
 
 }  // namespace detail
 
-/// Runs every layer forward; the loss of the microbatch is what the head wrote: its root, in the graph if gradients are
-/// enabled on this thread.
+/// Runs the layers of one chunk forward from what the chunk before handed on. Returns what this one hands on, or the loss
+/// of the microbatch if it has the head: a root, in the graph if gradients are enabled on this thread.
 template <class Comm>
-at::Tensor walk_model(rank_model<Comm>& model, walk_state<MoeModel<Comm>>& state, int microbatch) {
+at::Tensor walk_chunk(rank_model<Comm>& model, walk_state<MoeModel<Comm>>& state, at::Tensor const& input, int chunk,
+                      int microbatch) {
   using types = MoeModel<Comm>;
+  static_assert(stretto::chain_of<types>::value.count == 1, "layers hand on one value");
   stretto::boundary<at::Tensor> between;
+  between.value[0] = &input;
   at::Tensor result;
   model.layers().for_each([&](auto& layer, int number) {
+    if (number < model.layers().first(chunk) || number >= model.layers().first(chunk + 1)) return;
     using block = decltype(detail::block_of(layer));
     constexpr int k = detail::number_of_type<types, block>();
     auto& slot = std::get<k>(state.slots).emplace_back();
@@ -42,7 +46,13 @@ at::Tensor walk_model(rank_model<Comm>& model, walk_state<MoeModel<Comm>>& state
     stretto::walk_forward<types, k>(layer, slot, between, number, microbatch);
     if constexpr (std::is_same_v<block, HeadLayer>) result = slot.root[0];
   });
-  return result;
+  return result.defined() ? result : *between.value[0];
+}
+
+/// The same for a rank that has the whole model in one chunk.
+template <class Comm>
+at::Tensor walk_model(rank_model<Comm>& model, walk_state<MoeModel<Comm>>& state, int microbatch) {
+  return walk_chunk(model, state, {}, 0, microbatch);
 }
 
 }  // namespace train_moe

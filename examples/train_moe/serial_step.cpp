@@ -1,0 +1,9 @@
+#include "thread_lanes_step.hpp"
+
+namespace train_moe {
+
+std::unique_ptr<step_runner> make_serial_step(step_parts const& of) {
+  return make_thread_lanes_step<SerialStep>(of);
+}
+
+} // namespace train_moe
