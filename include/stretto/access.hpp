@@ -36,7 +36,7 @@ constexpr void tie_passes(cell_access& a, block_facts const& f, chain_facts cons
     if (f.node_of[p] != node) continue;
     a.keeps_lane |= !f.has_explicit_backward[p] || f.in_flight[p] > 0;
     if (f.in_flight[p] == 0 || (a.in_flight > 0 && a.in_flight <= f.in_flight[p])) continue;
-    a.in_flight = static_cast<unsigned char>(f.in_flight[p] < 255 ? f.in_flight[p] : 255);
+    a.in_flight = f.in_flight[p];
     a.in_flight_of = static_cast<unsigned char>(chain.find_limited(f.limited[p]));
   }
 }

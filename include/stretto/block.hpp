@@ -114,7 +114,7 @@ struct block_builder {
       f.has_backward_weight[p] = members::backward_weight;
       f.phase_name[p] = name_of_type<Item>();
       if constexpr (requires { Item::in_flight; }) {
-        f.in_flight[p] = Item::in_flight;
+        f.in_flight[p] = Item::in_flight > 0 ? static_cast<int>(Item::in_flight) : 0;
         f.limited[p] = id_of<Item>();
       }
       read_all<Item>(typename Item::reads{});

@@ -35,8 +35,8 @@ struct cell_access {
   cell_set carries = 0;
   bool accumulates = false;  ///< adds to the parameter gradients of its node: order matters, microbatches ascend
   bool keeps_lane = false;   ///< backward touches handles that forward left on its lane: both take one lane
-  unsigned char in_flight = 0;     ///< so many microbatches, of all layers, may be between forward and backward; 0: any
-  unsigned char in_flight_of = 0;  ///< the phase that says so, by its number in the model
+  unsigned char in_flight_of = 0;  ///< of what phase so many, by its number in the model:
+  int in_flight = 0;               ///< microbatches, of all layers, that may be between forward and backward; 0: any number
 };
 
 /// One row of the table. `wait[l]` is the latest op on lane `l` that must have run before this one (-1: none): lanes are

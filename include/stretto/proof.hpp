@@ -89,9 +89,9 @@ template <class S, int... Pair> constexpr finding find_in_pair_bodies(std::integ
 /// of the forward, and behind it that of the other.
 constexpr diagnosis check_lanes(draft const& forward, draft const& backward, int block) {
   for (int b = 0; b < backward.count; ++b)
-    for (int f = 0; f < forward.count; ++f) {
+    for (int f = 0; f < forward.count && backward.ops[b].touches.keeps_lane; ++f) {
       op const &mine = backward.ops[b], &before = forward.ops[f];
-      if (mine.is_port() || before.is_port() || mine.is_forward() || !before.is_forward() || mine.node != before.node) continue;
+      if (before.is_port() || mine.is_forward() || !before.is_forward() || mine.node != before.node) continue;
       if (leaves_lane(before, mine))
         return {fault::backward_leaves_lane, mine.node, static_cast<int>(mine.what),
                 index_of(before.on) * lane_count + index_of(mine.on), block};
