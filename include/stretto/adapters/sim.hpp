@@ -1,3 +1,4 @@
 #pragma once
 
 #include <stretto/adapters/sim/attack.hpp>
+#include <stretto/adapters/sim/rank.hpp>
