@@ -3,6 +3,7 @@
 /// Every core header. Adapters are included one by one by who uses them.
 #include <stretto/access.hpp>
 #include <stretto/adapter.hpp>
+#include <stretto/backend.hpp>
 #include <stretto/block.hpp>
 #include <stretto/block_types.hpp>
 #include <stretto/body.hpp>
@@ -12,6 +13,7 @@
 #include <stretto/check_messages.hpp>
 #include <stretto/check_plan.hpp>
 #include <stretto/dataflow.hpp>
+#include <stretto/detail/op_place.hpp>
 #include <stretto/error.hpp>
 #include <stretto/executor.hpp>
 #include <stretto/explain.hpp>

@@ -24,10 +24,18 @@ namespace mishaps {
 
 using namespace stretto;
 
-constexpr std::chrono::milliseconds deadline{300};
+/// Of steps that only a deadline ends; a busy machine must not end the others.
+constexpr std::chrono::milliseconds short_deadline{300}, long_deadline{20000};
 constexpr double longest_seconds = 2;
 
-enum class mishap { none, phase_throws_at_once, phase_throws_at_its_end, communicator_fails, rank_leaves };
+enum class mishap {
+  none,
+  phase_throws_at_once,
+  phase_throws_at_its_end,
+  communicator_fails,
+  rank_leaves,
+  other_sizes
+};
 
 struct left_the_group {};
 
@@ -75,6 +83,7 @@ struct faulty_lanes {
     case mishap::rank_leaves:
       throw left_the_group();
     case mishap::none:
+    case mishap::other_sizes:
       break;
     }
     inner.run(on, label, task);
@@ -107,7 +116,9 @@ struct grid {
   std::vector<std::string> pictures;
   int expert_ranks = 1;
   int microbatches = 2;
+  int rank_with_fewer = -1; ///< was started with a microbatch less than the others
 
+  int microbatches_of(int rank) const { return microbatches - (rank == rank_with_fewer); }
   int stages() const { return static_cast<int>(pictures.size()); }
   int ranks() const { return stages() * expert_ranks; }
 };
@@ -146,16 +157,20 @@ public:
 
   /// Rank `where` meets it at its op `at`.
   std::vector<outcome> with(mishap what, int where, int at) {
-    run_group([&](rank_context& mine) { first_step(mine, what, mine.rank == where ? at : -1); });
-    // A rank that left comes back to a group that knows nothing of the step before.
-    if (what == mishap::rank_leaves) {
+    run_group(ends_the_group(what) ? short_deadline : long_deadline,
+              [&](rank_context& mine) { first_step(mine, what, mine.rank == where ? at : -1); });
+    if (ends_the_group(what))
       for (std::size_t r = 0; r < all_.size(); ++r) all_[r].lives = arrays_[r].memory().live();
-      run_group([&](rank_context& mine) { whole_step(mine); });
-    }
+    // A rank that left comes back to a group that knows nothing of the step before.
+    if (what == mishap::rank_leaves) run_group(long_deadline, [&](rank_context& mine) { whole_step(mine); });
     return all_;
   }
 
 private:
+  static bool ends_the_group(mishap what) {
+    return what == mishap::rank_leaves || what == mishap::other_sizes;
+  }
+
   struct rank_context {
     rank_context(grid const& of, host::group& all, host::mailbox<array::tensor>& mailbox, int number,
                  array::tensors& memory)
@@ -163,11 +178,11 @@ private:
           stage(number / of.expert_ranks), exchange{all.communicator(number, 1 + stage)},
           end(all.communicator(number)), comm(exchange, own_tensors::shape{}.experts / of.expert_ranks),
           arrays(memory),
-          net(of.pictures[static_cast<std::size_t>(stage)], {}, arrays, comm, of.microbatches),
+          net(of.pictures[static_cast<std::size_t>(stage)], {}, arrays, comm, of.microbatches_of(number)),
           threads({.rank = number, .board = &all.board(), .peers = of.stages() > 1}),
           lanes{threads, exchange}, peers{{mailbox, number}, number % of.expert_ranks, of.expert_ranks},
           run(S{}, backend{arrays, lanes, peers}, net.layers,
-              sizes{.microbatches = of.microbatches, .ranks = of.stages(), .rank = stage}) {
+              sizes{.microbatches = of.microbatches_of(number), .ranks = of.stages(), .rank = stage}) {
       net.next_batches(0);
     }
     host::group& group;
@@ -183,7 +198,7 @@ private:
     executor<S, array::tensors, faulty_lanes, stage_peers> run;
   };
 
-  template <class Body> void run_group(Body const& body) {
+  template <class Body> void run_group(std::chrono::milliseconds deadline, Body const& body) {
     host::group group(of_.ranks(), {.deadline = deadline});
     for (int stage = 0; stage < of_.stages(); ++stage) {
       std::vector<int> members;
@@ -224,7 +239,7 @@ private:
     seen.idle = mine.threads.idle();
     seen.met = mine.lanes.met;
     seen.labels = mine.lanes.labels;
-    if (what == mishap::rank_leaves) return;
+    if (ends_the_group(what)) return;
     mine.group.reset();
     // Only now messages on their way have gone.
     seen.lives = mine.arrays.memory().live() - parameters;
@@ -250,6 +265,23 @@ private:
 inline bool same(op_label const& a, op_label const& b) {
   return a.phase == b.phase && a.what == b.what && a.on == b.on && a.layer == b.layer &&
          a.microbatch == b.microbatch;
+}
+
+/// One rank was started with other sizes than the rest: nobody hangs, and all are told what does not fit.
+template <class S> void other_sizes_end_with_a_sentence(grid of) {
+  for (int rank = 0; rank < of.ranks(); ++rank) {
+    of.rank_with_fewer = rank;
+    for (outcome const& mine : steps_of<S>(of).with(mishap::other_sizes, -1, -1)) {
+      CAPTURE(rank, mine.error);
+      // Who waits for whom is found by a deadline; calls that meet and do not fit are found at once.
+      CHECK((mine.error.find(" did not send within ") != std::string::npos ||
+             mine.error.find(" did not come to ") != std::string::npos ||
+             mine.error.find(" bytes a row, rank ") != std::string::npos));
+      CHECK(mine.seconds < longest_seconds);
+      CHECK(mine.idle);
+      CHECK(mine.lives == 0);
+    }
+  }
 }
 
 /// Walks through every op of every rank (of one rank each where all run the same) and through the mishaps.

@@ -83,3 +83,10 @@ TEST_CASE("ZeroBubbleH1: whatever fails at whichever op of three stages, every r
   every_op_may_fail<Late>({pictures<ZeroBubbleH1>({"E", "M", "MH"}, 3), 1, 2},
                           {mishap::phase_throws_at_its_end, mishap::communicator_fails});
 }
+
+TEST_CASE("a rank started with fewer microbatches than the others: everyone is told in time",
+          "[failure][pipelines]") {
+  other_sizes_end_with_a_sentence<Overlapped>({pictures<OneFOneBOverlapped>({"EM", "MH"}, 2), 1, 3});
+  other_sizes_end_with_a_sentence<Late>({pictures<ZeroBubbleH1>({"E", "M", "MH"}, 3), 1, 3});
+  other_sizes_end_with_a_sentence<Overlapped>({{"EMH"}, 3, 3});
+}

@@ -1,10 +1,12 @@
 #include "bits.hpp"
 
 #include <stretto/adapters/host/group.hpp>
+#include <stretto/adapters/host/lanes.hpp>
 #include <stretto/adapters/torch.hpp>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <torch/csrc/autograd/autograd.h>
 
@@ -130,6 +132,25 @@ TEST_CASE("a routing that does not fit its rows is refused", "[torch]") {
   CHECK_THROWS_AS(comm.dispatch(two, {{1, 2}}, made), std::invalid_argument);
   CHECK_THROWS_AS(comm.dispatch(two, {{2}}, made), std::invalid_argument);
   CHECK_THROWS_AS(exchange(rows, 0), std::invalid_argument);
+}
+
+TEST_CASE("the handle of another microbatch is refused with the places of both", "[torch]") {
+  host::group group(1);
+  auto rows = group.communicator(0);
+  exchange comm(rows, 2);
+  host::lanes lanes;
+  exchange::handle handles[2];
+  auto const x = at::ones({3, channels});
+  auto const issue = [&](stretto::phase_kind phase, int microbatch, auto task) {
+    lanes.run(stretto::lane::comm, {phase, stretto::pass::forward, stretto::lane::comm, 4, microbatch}, task);
+  };
+  for (int m = 0; m < 2; ++m) issue(stretto::dispatch, m, [&, m] { comm.dispatch(x, {{1, 2}}, handles[m]); });
+  issue(stretto::combine, 1, [&] { comm.combine(x, handles[1]); });
+  lanes.drain();
+  // With the same number of rows nothing else would show it.
+  issue(stretto::combine, 1, [&] { comm.combine(x, handles[0]); });
+  CHECK_THROWS_WITH(lanes.drain(), Catch::Matchers::ContainsSubstring(
+                                       "a handle of layer 4, microbatch 0 is used for layer 4, microbatch 1"));
 }
 
 TEST_CASE("ids are grouped by expert, in order within one", "[torch]") {

@@ -2,6 +2,7 @@
 
 #include <stretto/adapter.hpp>
 #include <stretto/adapters/array/tensor.hpp>
+#include <stretto/detail/op_place.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -40,6 +41,7 @@ public:
     std::vector<int> outgoing_; ///< place on the wire -> row here
     std::vector<int> arrived_; ///< place on the wire -> row by expert
     std::vector<int> of_expert_;
+    stretto::detail::made_at made_at_;
   };
 
   static constexpr counts_mode counts = counts_mode::host;
@@ -56,6 +58,7 @@ public:
     std::size_t const local = static_cast<std::size_t>(local_experts_),
                       ranks = static_cast<std::size_t>(this->ranks());
     std::vector<int> const leaving = count(rows, where);
+    made.made_at_.note();
     made.outgoing_ = grouped(where.expert, leaving);
     std::vector<int> arriving(local * ranks), one(ranks, 1);
     exchange_.all_to_all(leaving.data(), one.data(), arriving.data(), one.data(), local * sizeof(int));
@@ -72,7 +75,7 @@ public:
     return outward(rows, made);
   }
   tensor combine(tensor const& rows, handle& made) {
-    return exchange(rows, made.arrived_, made.received_from_, made.outgoing_, made.sent_to_);
+    return exchange(rows, made, made.arrived_, made.received_from_, made.outgoing_, made.sent_to_);
   }
   tensor dispatch_backward(tensor const& rows, handle& made) { return combine(rows, made); }
   tensor combine_backward(tensor const& rows, handle& made) { return outward(rows, made); }
@@ -106,12 +109,13 @@ private:
   }
 
   tensor outward(tensor const& rows, handle& made) {
-    return exchange(rows, made.outgoing_, made.sent_to_, made.arrived_, made.received_from_);
+    return exchange(rows, made, made.outgoing_, made.sent_to_, made.arrived_, made.received_from_);
   }
 
   /// Row `from[i]` is the i-th on the wire; the i-th that comes becomes row `to[i]`.
-  tensor exchange(tensor const& rows, std::vector<int> const& from, std::vector<int> const& send,
-                  std::vector<int> const& to, std::vector<int> const& receive) {
+  tensor exchange(tensor const& rows, handle const& by, std::vector<int> const& from,
+                  std::vector<int> const& send, std::vector<int> const& to, std::vector<int> const& receive) {
+    by.made_at_.require_here("stretto::array::expert_parallel: a handle");
     if (rows.rows() != static_cast<int>(from.size()))
       throw std::invalid_argument("stretto::array::expert_parallel: " + std::to_string(rows.rows()) +
                                   " rows for a handle of " + std::to_string(from.size()));

@@ -5,6 +5,7 @@
 #include <stretto/adapters/cuda/handles.hpp>
 #include <stretto/adapters/cuda/ranges.hpp>
 #include <stretto/adapters/cuda/stopwatch.hpp>
+#include <stretto/detail/op_place.hpp>
 
 #include <algorithm>
 #include <iterator>
@@ -71,6 +72,7 @@ public:
     try {
       op_range const shown(options_.ranges, label);
       [[maybe_unused]] auto const current = follow_.enter(where);
+      stretto::detail::place_scope const here({label.layer, label.microbatch});
       watch.start(label, where);
       task();
       watch.stop(where);

@@ -3,6 +3,7 @@
 #include <stretto/adapters/host/clock.hpp>
 #include <stretto/adapters/host/counter.hpp>
 #include <stretto/adapters/host/failure.hpp>
+#include <stretto/detail/op_place.hpp>
 #include <stretto/timeline.hpp>
 
 #include <cstddef>
@@ -142,6 +143,7 @@ private:
     double const start = recorded ? now_us() : 0;
     failure what{rank_, true, it.label, {}, {}};
     try {
+      stretto::detail::place_scope const here({it.label.layer, it.label.microbatch});
       it.call(it.task);
     } catch (std::exception const& error) {
       what.reason = error.what();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stretto/adapter.hpp>
+#include <stretto/detail/op_place.hpp>
 
 #include <ATen/ATen.h>
 
@@ -49,6 +50,7 @@ public:
     std::vector<int> sent_to_;
     std::vector<int> received_from_;
     std::vector<int> arrived_;
+    stretto::detail::made_at made_at_;
   };
 
   static constexpr counts_mode counts = counts_mode::host;
@@ -67,6 +69,7 @@ public:
   /// rank and local expert.
   at::Tensor dispatch(at::Tensor const& rows, routing const& where, handle& made) {
     check(rows, where);
+    made.made_at_.note();
     auto const ranks = static_cast<std::size_t>(exchange_.ranks());
     auto const experts = static_cast<std::size_t>(local_experts_);
     made.arrived_.resize(ranks * experts);
@@ -74,14 +77,14 @@ public:
     host().all_to_all(where.rows.data(), one.data(), made.arrived_.data(), one.data(), experts * sizeof(int));
     made.sent_to_ = sums_of(where.rows, experts);
     made.received_from_ = sums_of(made.arrived_, experts);
-    return exchange(rows, made.sent_to_, made.received_from_);
+    return exchange(rows, made, made.sent_to_, made.received_from_);
   }
   at::Tensor combine(at::Tensor const& rows, handle& made) {
-    return exchange(rows, made.received_from_, made.sent_to_);
+    return exchange(rows, made, made.received_from_, made.sent_to_);
   }
   at::Tensor dispatch_backward(at::Tensor const& rows, handle& made) { return combine(rows, made); }
   at::Tensor combine_backward(at::Tensor const& rows, handle& made) {
-    return exchange(rows, made.sent_to_, made.received_from_);
+    return exchange(rows, made, made.sent_to_, made.received_from_);
   }
 
 private:
@@ -109,7 +112,9 @@ private:
     else return false;
   }
 
-  at::Tensor exchange(at::Tensor const& rows, std::vector<int> const& to, std::vector<int> const& from) {
+  at::Tensor exchange(at::Tensor const& rows, handle const& by, std::vector<int> const& to,
+                      std::vector<int> const& from) {
+    by.made_at_.require_here("expert_parallel: a handle");
     if (rows.device().is_cpu() == on_device())
       throw std::invalid_argument(std::string("expert_parallel: rows must be in ") + (on_device() ? "device" : "host") +
                                   " memory");
