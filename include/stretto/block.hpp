@@ -60,13 +60,14 @@ struct block_builder {
       f.input_is_metadata[i] = std::derived_from<V, metadata>;
     } else if (f.input_node[i] != f.node_of[p]) {
       f.input_of_two_nodes = i;
+      f.input_read_again_by = p;
     }
     f.leaf_input[r] = i;
   }
 
   template <class V, class Item> constexpr void write() {
     type_id const id = id_of<V>();
-    if (int const v = f.find_root(id); v >= 0) f.written_twice = v;
+    if (int const v = f.find_root(id); v >= 0) f.written_twice = v, f.written_again_by = f.phases;
     if (f.roots == max_values) {
       f.too_large = true;
       return;

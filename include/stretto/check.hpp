@@ -107,12 +107,14 @@ constexpr diagnosis check_passes(op const* ops, int count, int layers) {
 /// What is wrong with a block by itself.
 constexpr diagnosis check_block(block_facts const& f, int block) {
   if (f.too_large) return {fault::too_large, -1, -1, -1, block};
-  if (f.written_twice >= 0) return {fault::written_twice, -1, -1, f.written_twice, block};
-  if (f.input_of_two_nodes >= 0)
-    return {fault::input_of_two_nodes, -1, -1, f.find_leaf_of_input(f.input[f.input_of_two_nodes]), block};
+  if (int const v = f.written_twice; v >= 0) return {fault::written_twice, f.root_writer[v], f.written_again_by, v, block};
+  if (f.input_of_two_nodes >= 0) {
+    int const first = f.find_leaf_of_input(f.input[f.input_of_two_nodes]);
+    return {fault::input_of_two_nodes, f.leaf_phase[first], f.input_read_again_by, first, block};
+  }
   for (int r = 0; r < f.leaves; ++r)
     if (f.leaf_root[r] >= 0 && f.root_is_objective[f.leaf_root[r]])
-      return {fault::objective_read, -1, -1, f.leaf_root[r], block};
+      return {fault::objective_read, f.leaf_phase[r], -1, f.leaf_root[r], block};
   if (f.carried_wrongly >= 0) return {fault::carried_wrongly, -1, -1, f.carried_wrongly, block};
   return {};
 }

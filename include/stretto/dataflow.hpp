@@ -55,7 +55,9 @@ struct block_facts {
   bool input_is_carried[max_carried] = {};  ///< the layer behind finds it where this one does
 
   int written_twice = -1;       ///< root, or -1
+  int written_again_by = -1;    ///< phase
   int input_of_two_nodes = -1;  ///< input, or -1
+  int input_read_again_by = -1; ///< phase
   int carried_wrongly = -1;     ///< place in the block's list of carried values, or -1
   bool too_large = false;       ///< more phases, values or reads than the tables hold
 

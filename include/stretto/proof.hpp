@@ -182,10 +182,6 @@ template <class S> using at_leaf = typename leaf_type<at_block<S>, fault_in<S>::
 template <class S>
 using at_reader = typename phase_at<dataflow_of<at_block<S>>::value.leaf_phase[fault_in<S>::value.d.cell],
                                     typename at_block<S>::phases>::type;
-template <class S>
-using at_writer = typename phase_at<dataflow_of<at_block<S>>::value.root_writer[fault_in<S>::value.d.cell],
-                                    typename at_block<S>::phases>::type;
-
 template <class S, fault What> struct verdict;
 template <class S> struct verdict<S, fault::none> {};
 template <class S> struct verdict<S, fault::unwritten_read> {
@@ -222,13 +218,13 @@ template <class S> struct verdict<S, fault::mixed_backward> {
   static_assert(sizeof(error::mixed_backward<at_block<S>, at_phase<S>, other_phase<S>>));
 };
 template <class S> struct verdict<S, fault::written_twice> {
-  static_assert(sizeof(error::written_twice<at_block<S>, at_writer<S>, at_root<S>>));
+  static_assert(sizeof(error::written_twice<at_block<S>, at_phase<S>, other_phase<S>, at_root<S>>));
 };
 template <class S> struct verdict<S, fault::objective_read> {
-  static_assert(sizeof(error::objective_read<at_block<S>, at_writer<S>, at_root<S>>));
+  static_assert(sizeof(error::objective_read<at_block<S>, at_phase<S>, at_root<S>>));
 };
 template <class S> struct verdict<S, fault::input_of_two_nodes> {
-  static_assert(sizeof(error::input_of_two_nodes<at_block<S>, at_reader<S>, at_leaf<S>>));
+  static_assert(sizeof(error::input_of_two_nodes<at_block<S>, at_phase<S>, other_phase<S>, at_leaf<S>>));
 };
 template <class S> struct verdict<S, fault::carried_wrongly> {
   static_assert(sizeof(

@@ -1,6 +1,8 @@
 // expect: stretto\[E15\]: two nodes of a block read the same value of the layer before
 // expect: us::ReadTwice
 // expect: us::hidden
+// expect: us::Attention
+// expect: us::LateReader
 #define STRETTO_WITH_EXECUTOR
 #include "input_of_two_nodes.cpp"
 

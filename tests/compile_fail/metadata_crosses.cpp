@@ -1,5 +1,6 @@
 // expect: stretto\[E35\]: a block reads metadata that no phase of it wrote before
-// expect: us::Tail, us::Late
+// expect: us::Tail
+// expect: us::Late
 // expect: us::routing
 #include "layer.hpp"
 

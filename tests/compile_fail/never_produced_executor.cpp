@@ -1,6 +1,7 @@
 // expect: stretto\[E16\]: a block reads a value that no phase before it and no block of the model writes
 // expect: us::Misspelt
 // expect: us::resldual
+// expect: us::MisspeltCombine
 #define STRETTO_WITH_EXECUTOR
 #include "never_produced.cpp"
 

@@ -1,6 +1,7 @@
 // expect: stretto\[E25\]: a phase reads an objective
 // expect: us::Scored
 // expect: us::score
+// expect: us::Gathering
 #include "layer.hpp"
 
 namespace us {

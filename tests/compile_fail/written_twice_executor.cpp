@@ -1,6 +1,8 @@
 // expect: stretto\[E14\]: two phases of a block write the same value
 // expect: us::Rewritten
 // expect: us::residual
+// expect: us::Attention
+// expect: us::ResidualAgain
 #define STRETTO_WITH_EXECUTOR
 #include "written_twice.cpp"
 
