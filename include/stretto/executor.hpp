@@ -107,7 +107,11 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
   }
   static plan_facts const& fitting(plan const& all, layer_list<model> const& layers, int rank) {
     require_place(all, rank, S::rank_plan::pairs, S::rank_plan::splits);
-    if (layers.chunks() != all.facts().chunks) throw std::invalid_argument(STRETTO_E22);
+    if (layers.chunks() != all.facts().chunks) {
+      plan_diagnosis wrong;
+      wrong.what = fault::wrong_chunks, wrong.found = layers.chunks(), wrong.wanted = all.facts().chunks;
+      require(all.facts(), wrong);
+    }
     return all.facts();
   }
 

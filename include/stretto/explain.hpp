@@ -47,7 +47,7 @@ template <class S> std::string explain(diagnosis const& d, flat_table const& tab
   if (d.at >= 0) {
     op const& at = table.ops[static_cast<unsigned>(d.at)];
     where = ": " + describe<S>(at);
-    if (d.cell >= 0) where += ", " + describe_cell<S>(at, d.cell);
+    if (d.cell >= 0) where += ", at " + describe_cell<S>(at, d.cell);
   }
   if (d.other >= 0) where += ", and " + describe<S>(table.ops[static_cast<unsigned>(d.other)]);
   return sentence_of(d.what, {}, where);

@@ -41,6 +41,8 @@ inline std::string numbers_of(plan_diagnosis const& wrong) {
     return " (" + found + " given, at least " + wanted + " needed)";
   case fault::not_a_multiple:
     return " (" + found + " given, a multiple of " + wanted + " needed)";
+  case fault::wrong_chunks:
+    return " (" + found + " in the list, " + wanted + " in the pipeline)";
   case fault::weight_order:
     return " (" + found + " ran before it)";
   default:
