@@ -85,7 +85,7 @@ template <class Tensors, class Lanes, class Peers> struct body_context {
   side b;
 
   void send(posted_message<tensor, typename Lanes::event> const& m) {
-    lanes.wait(m.on, *m.after);
+    if (m.after != nullptr) lanes.wait(m.on, *m.after);
     lanes.run(m.on, label_of(m.what, m.on), send_task<Tensors, Peers>{&tensors, peers, m.where, m.what});
     lanes.record(m.on, *m.event);
   }

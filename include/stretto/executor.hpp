@@ -19,7 +19,7 @@
 namespace stretto {
 inline namespace v0 {
 
-/// Skips the proofs of a schedule: for tests that break a program on purpose.
+/// Skips the proofs of a schedule, not those of its plan: for tests that break a program on purpose.
 struct unproved {};
 
 /// A schedule joined to adapters and to the layers of one rank: calling it runs one step over all microbatches. Everything
@@ -128,11 +128,12 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
     messages_.reserve(listed_.messages.size());
     for (issue_message const& m : listed_.messages)
       messages_.push_back({m.what, m.on, &states_.at(m.point, m.slot), states_.received(m.chunk, m.slot),
-                           m.known != 0 ? nullptr : event_at(m.waits), event_at(m.records)});
+                           m.known ? nullptr : event_at(m.waits), event_at(m.records)});
     issues_.reserve(listed_.list.size());
     for (issue const& one : listed_.list)
       issues_.push_back({one.what, one.shape, type_of(one.f), type_of(one.b), bound(one.f), bound(one.b),
                          message_at(one.message)});
+    listed_.list = {}, listed_.messages = {};
   }
   side bound(issue_side const& s) {
     if (s.layer < 0) return {};

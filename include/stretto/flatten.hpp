@@ -49,7 +49,7 @@ public:
     arrives = {rows(), numbers_.port(!gradient, slot), bit_of(o.on)};
     droppable_.push_back({rows(), -1, static_cast<int>(out_.list.size()), known_by_message});
     out_.list.push_back(posting(issue_kind::receive));
-    out_.messages.push_back({p.arriving, o.on, p.chunk, slot, point_of(gradient, false, p.chunk), leaves, 0, arrives.event});
+    out_.messages.push_back({p.arriving, o.on, p.chunk, slot, point_of(gradient, false, p.chunk), leaves, false, arrives.event});
     out_.table.ops.push_back(o);
   }
 
@@ -141,7 +141,7 @@ public:
         for (int l = 0; l < lane_count; ++l)
           if (int const w = o.wait[l]; w >= 0 && (next->waits_for < 0 || w == next->waits_for) && knows(clock, o, i, w)) {
             drop[static_cast<unsigned>(l)] = true;
-            known_of(*next) |= bit_of(o.on);
+            note_known(*next, o.on);
           }
       for (int l = 0; l < lane_count; ++l) {
         if (drop[static_cast<unsigned>(l)]) o.wait[l] = -1;
@@ -170,10 +170,12 @@ private:
 
   int rows() const { return static_cast<int>(out_.table.ops.size()); }
 
-  unsigned& known_of(droppable_wait const& w) {
-    issue& by = out_.list[static_cast<unsigned>(w.issue)];
-    if (w.whose == known_by_message) return out_.messages[static_cast<unsigned>(by.message)].known;
-    return (w.whose == known_by_forward ? by.f : by.b).known;
+  void note_known(droppable_wait const& w, lane by) {
+    issue& one = out_.list[static_cast<unsigned>(w.issue)];
+    if (w.whose == known_by_message)
+      out_.messages[static_cast<unsigned>(one.message)].known = true;
+    else
+      (w.whose == known_by_forward ? one.f : one.b).known |= bit_of(by);
   }
 
   /// Whether op `i` has seen `w` by its lane, or will by another of its waits.
@@ -216,7 +218,7 @@ private:
     int const event = numbers_.sent(gradient, c, slot);
     sent_[static_cast<unsigned>(event)] = rows();
     out_.messages.push_back({{gradient, chunk.stage, microbatch, 0, peer}, o.on, c, slot, point_of(gradient, true, c),
-                             speaker.event, 0, event});
+                             speaker.event, false, event});
     out_.table.ops.push_back(o);
     return static_cast<int>(out_.messages.size()) - 1;
   }

@@ -65,7 +65,7 @@ struct issue_message {
   int slot = -1;
   int point = -1;        ///< of the chain, where the values lie
   int waits = -1;        ///< the event before which it cannot start
-  unsigned known = 0;    ///< not 0: the lane has seen it by other ways
+  bool known = false;    ///< the lane has seen it by other ways
   int records = -1;      ///< the event that stands for it
 };
 

@@ -23,7 +23,8 @@ constexpr bool is_value_cell(int cell) { return cell < 4 || (cell >= 8 && cell <
 constexpr bool is_gradient_cell(int cell) { return (cell >= 4 && cell < 8) || (cell >= 24 && cell < 46); }
 
 /// The releases of a linked table, by row: for each time that a value or a gradient is written, the first op of the lane
-/// that owns its memory (the lane that wrote it) that has seen every reader. What ops clear themselves is left out. What arrives in a message belongs to the lane of its last reader.
+/// that owns its memory (the lane that wrote it) that has seen every reader. What ops clear themselves is left out. What
+/// arrives in a message belongs to the lane of the op that reads it last.
 class release_planner {
  public:
   release_planner(op const* ops, int count, int groups) : ops_(ops), count_(count), groups_(groups) {}
@@ -121,7 +122,7 @@ class release_planner {
         if (how == 2) l.cleared = true;
         l.end = i;
         l.last[detail::index_of(ops_[i].on)] = i;
-        if (l.arrived) l.owner = ops_[i].on;
+        if (l.arrived && !ops_[i].is_message()) l.owner = ops_[i].on;
       }
     };
     for (int i = 0; i < count_; ++i) {

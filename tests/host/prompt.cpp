@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include <sched.h>
 #include <sys/utsname.h>
 
 namespace {
@@ -42,12 +43,18 @@ std::string standing() {
 
 } // namespace
 
-TEST_CASE("a thread that wants to wake promptly gets a short slice and no higher priority", "[prompt]") {
-  std::thread([] {
-    std::string const before = standing();
-    long const usual = slice();
-    stretto::host::wake_promptly();
-    CHECK(standing() == before);
-    if (usual != 0) CHECK(slice() == (threads_choose_slices() ? 100'000 : usual));
-  }).join();
+TEST_CASE("a thread that wants to wake promptly gets a short slice; policy and niceness stay", "[prompt]") {
+  for (int const policy : {SCHED_OTHER, SCHED_BATCH, SCHED_IDLE}) {
+    CAPTURE(policy);
+    std::thread([policy] {
+      sched_param const none{};
+      REQUIRE(sched_setscheduler(0, policy, &none) == 0);
+      std::string const before = standing();
+      long const usual = slice();
+      stretto::host::wake_promptly();
+      CHECK(standing() == before);
+      // Kernels without debugging facts do not tell the slice.
+      if (usual != 0) CHECK(slice() == (threads_choose_slices() && policy != SCHED_IDLE ? 100'000 : usual));
+    }).join();
+  }
 }

@@ -20,7 +20,7 @@ struct instance {
 };
 
 /// The lives of a cell, from the definition: memory belongs to the lane that wrote it; what came in a message, to the lane of
-/// its last reader.
+/// the last op that reads it.
 std::vector<instance> lives_of(flat_table const& table, std::vector<lowered::use> const& uses) {
   std::vector<instance> result;
   bool arrived = false;
@@ -34,7 +34,7 @@ std::vector<instance> lives_of(flat_table const& table, std::vector<lowered::use
       result.back().users.push_back(one.row);
       arrived = o.is_message();
       result.back().owner = o.on;
-    } else if (arrived && !result.empty()) {
+    } else if (arrived && !result.empty() && !o.is_message()) {
       result.back().owner = o.on;
     }
   }

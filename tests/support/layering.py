@@ -31,7 +31,7 @@ MORE_INTERFACE = {"sim": ["program.hpp", "dataflow.hpp"]}
 
 # Adapters without an entry have no third party; the host's is the operating system. The key starts the name of the adapter's file or folder.
 THIRD_PARTY = {
-    "host": r"sched\.h|unistd\.h|sys/(resource|syscall)\.h",
+    "host": r"sched\.h|unistd\.h|sys/syscall\.h",
     "torch_cuda": r"(torch|ATen|c10)/.*|cuda_runtime(_api)?\.h|cuda\.h",
     "torch": r"(torch|ATen|c10)/(?!.*cuda/|csrc/distributed/).*",
     "c10d": r"torch/csrc/distributed/.*|gloo/.*|(ATen|c10)/(?!cuda/).*",
