@@ -20,8 +20,10 @@ TEST_CASE("every mutant is refused and caught, or gives the same values; the pag
   all.require_agreement();
   CHECK(all.waits() > 1000);
   CHECK(all.implied() * 50 <= all.waits());
-  if (!sim_test::tries_all)
-    SKIP("without optimization a part of the mutants is tried, and the page tells of all");
+  if (!sim_test::tries_all) {
+    WARN("without optimization a part of the mutants is tried; the page, which tells of all, is not compared");
+    return;
+  }
   std::filesystem::path const page =
       std::filesystem::path(__FILE__).parent_path() / "../../docs/mutations.md";
   std::string const mark = "<!-- counted by the tests -->\n";
