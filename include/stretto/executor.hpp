@@ -43,13 +43,12 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
     // What proof<S> stands on: every level of instantiation is one more in the compiler's message.
     [[maybe_unused]] detail::verdict<S, detail::fault_in<S>::value.d.what> const legal{};
     [[maybe_unused]] detail::tensors_verdict<S, Tensors> const able{};
-    if (false) {
-      using detail::member, detail::phases_with;
-      detail::use_forward<model, Tensors>(typename phases_with<model, member::forward>::numbers{});
-      detail::use_backward<model, Tensors>(typename phases_with<model, member::backward>::numbers{});
-      detail::use_backward_input<model, Tensors>(typename phases_with<model, member::backward_input>::numbers{});
-      detail::use_backward_weight<model, Tensors>(typename phases_with<model, member::backward_weight>::numbers{});
-    }
+    using detail::member;
+    // In sizeof, so that no code is made of it.
+    static_assert(sizeof(detail::use_forward<model, Tensors>(detail::numbers_with<model, member::forward>{})) &&
+                  sizeof(detail::use_backward<model, Tensors>(detail::numbers_with<model, member::backward>{})) &&
+                  sizeof(detail::use_backward_input<model, Tensors>(detail::numbers_with<model, member::backward_input>{})) &&
+                  sizeof(detail::use_backward_weight<model, Tensors>(detail::numbers_with<model, member::backward_weight>{})));
     require_legal();
   }
 

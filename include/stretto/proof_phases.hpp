@@ -42,8 +42,9 @@ template <class Model, member What, int... K> constexpr auto find_phases(std::in
 }
 template <class Model, member What> struct phases_with {
   static constexpr auto value = find_phases<Model, What>(std::make_integer_sequence<int, Model::count>{});
-  using numbers = std::make_integer_sequence<int, value.count>;
 };
+template <class Model, member What>
+using numbers_with = std::make_integer_sequence<int, phases_with<Model, What>::value.count>;
 
 template <class Model, member What, int Index> struct phase_with {
   static constexpr int block = phases_with<Model, What>::value.block[Index];
@@ -52,28 +53,32 @@ template <class Model, member What, int Index> struct phase_with {
   template <class Tensors> using view = io<Model, block, number, Tensors, What == member::backward_weight>;
 };
 
-/// Nothing of this runs. Defined all the same, since clang refuses an undefined one for types of an unnamed namespace.
+/// Nothing of this runs: it is asked for its type alone. Defined all the same, since clang refuses an undefined one for types of an unnamed namespace.
 template <class Type> Type& some() { std::abort(); }
 
-template <class Model, class Tensors, int... Index> void use_forward(std::integer_sequence<int, Index...>) {
+template <class Model, class Tensors, int... Index> auto use_forward(std::integer_sequence<int, Index...>) {
   (some<typename phase_with<Model, member::forward, Index>::type>().forward(
        some<typename phase_with<Model, member::forward, Index>::template view<Tensors>>()),
    ...);
+  return 0;
 }
-template <class Model, class Tensors, int... Index> void use_backward(std::integer_sequence<int, Index...>) {
+template <class Model, class Tensors, int... Index> auto use_backward(std::integer_sequence<int, Index...>) {
   (some<typename phase_with<Model, member::backward, Index>::type>().backward(
        some<typename phase_with<Model, member::backward, Index>::template view<Tensors>>()),
    ...);
+  return 0;
 }
-template <class Model, class Tensors, int... Index> void use_backward_input(std::integer_sequence<int, Index...>) {
+template <class Model, class Tensors, int... Index> auto use_backward_input(std::integer_sequence<int, Index...>) {
   (some<typename phase_with<Model, member::backward_input, Index>::type>().backward_input(
        some<typename phase_with<Model, member::backward_input, Index>::template view<Tensors>>()),
    ...);
+  return 0;
 }
-template <class Model, class Tensors, int... Index> void use_backward_weight(std::integer_sequence<int, Index...>) {
+template <class Model, class Tensors, int... Index> auto use_backward_weight(std::integer_sequence<int, Index...>) {
   (some<typename phase_with<Model, member::backward_weight, Index>::type>().backward_weight(
        some<typename phase_with<Model, member::backward_weight, Index>::template view<Tensors>>()),
    ...);
+  return 0;
 }
 
 }  // namespace detail
