@@ -31,7 +31,7 @@ struct cell_state {
 struct needs {
   int latest[lane_count] = {-1, -1, -1, -1, -1, -1, -1, -1};
   long long cell[lane_count] = {};
-  /// A read of something that was never written (`unwritten`) or was given back by `cleared_by`.
+  /// A read of something that was never written for this microbatch (`unwritten`) or was given back by `cleared_by`.
   long long unwritten = -1, cleared = -1;
   int cleared_by = -1;
 };
@@ -52,7 +52,9 @@ class hazards {
       for (cell_set m = a.reads; m != 0; m &= m - 1) {
         long long const cell = home(a.base + std::countr_zero(m));
         cell_state const& s = state_.data[cell];
-        if (s.writer < 0) {
+        // What another microbatch left in the slot is not what is meant.
+        bool const stale = s.writer >= 0 && !s.cleared && ops_[s.writer].microbatch != o.microbatch;
+        if (s.writer < 0 || stale) {
           if (n.unwritten < 0) n.unwritten = cell;
         } else if (s.cleared) {
           if (n.cleared < 0) n.cleared = cell, n.cleared_by = s.writer;

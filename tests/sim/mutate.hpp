@@ -102,4 +102,33 @@ inline diagnosis refusal_of(rank_step const& of) {
   return check_releases(ops, count, of.table.groups, of.table.layers, of.releases);
 }
 
+/// Whether a rank is refused for no more than what the checker asks for beyond need:
+/// - between layers the last op speaks for all that hand something on, and between ranks a message in one direction for those
+///   in the other;
+/// - a wait for what is issued later waits for nothing, and the rank is fine without it;
+/// - a carried value is read behind the layer that carries it, although it lies where it was written.
+inline bool is_strictly_refused(rank_step of) {
+  if (!refusal_of(of)) return false;
+  cell_set const kept = ~(cells::boundary_forward | cells::boundary_backward);
+  std::vector<op> names;
+  for (int i = 0; i < rows_of(of); ++i) {
+    op& o = row_of(of, i);
+    for (cell_set* cells :
+         {&o.touches.reads, &o.touches.writes, &o.touches.next_reads, &o.touches.next_writes})
+      *cells &= kept;
+    for (int& w : o.wait) w = w > i ? -1 : w;
+    if (o.touches.carries == 0) continue;
+    op name;
+    name.on = lane::forward_port, name.layer = o.layer;
+    name.group = o.group, name.next_group = o.next_group, name.touches.carries = o.touches.carries;
+    names.push_back(name);
+  }
+  std::sort(names.begin(), names.end(), [](op const& a, op const& b) { return a.layer < b.layer; });
+  int const count = static_cast<int>(names.size());
+  renumber(of, [count](int w) { return w + count; });
+  for (release& r : of.releases) r.row += count;
+  of.table.ops.insert(of.table.ops.begin(), names.begin(), names.end());
+  return !refusal_of(of);
+}
+
 } // namespace sim_test

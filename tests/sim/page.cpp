@@ -21,7 +21,8 @@ TEST_CASE("every mutant is refused and caught, or gives the same values; the pag
   CHECK(all.waits() > 1000);
   CHECK(all.implied() * 50 <= all.waits());
   if (!sim_test::tries_all) {
-    WARN("without optimization a part of the mutants is tried; the page, which tells of all, is not compared");
+    WARN(
+        "without optimization a part of the mutants is tried; the page, which tells of all, is not compared");
     return;
   }
   std::filesystem::path const page =

@@ -15,6 +15,12 @@ struct made_body {
   body_rows view;
 };
 
+/// Whether a fault is one of rows and waits: the body has all its ops.
+bool is_of_table(fault what) {
+  return what == fault::unwritten_read || what == fault::weight_before_input || what == fault::race ||
+         what == fault::read_after_release;
+}
+
 /// Layers that communicate, or hand on what they get, meet others in pairs.
 bool meets_in_pairs(model_values const& model, int type) {
   block_facts const& f = model.blocks[static_cast<std::size_t>(type)];
@@ -28,7 +34,7 @@ class lowering {
 public:
   lowering(model_values const& model, policy_values const& policy) : model_(model), policy_(policy) {}
 
-  diagnosis problem{};
+  diagnosis problem{}, unproved{};
 
   rank_step rank(plan const& all, plan_steps const& lists, int rank, layer_shape const& layers) {
     chain_layout const layout(all.facts(), rank, layers);
@@ -61,9 +67,11 @@ private:
     made_body& made = at->second;
     if (added) {
       detail::draft const draft = make_body(model_, policy_, what, forward, backward);
-      if (draft.problem && !problem) problem = draft.problem;
+      bool const has_table = is_of_table(draft.problem.what);
+      if (!has_table && draft.problem && !problem) problem = draft.problem;
+      if (has_table && !unproved) unproved = draft.problem;
       for (int i = 0; i < draft.count; ++i) made.rows.ops[i] = draft.ops[i];
-      made.view = {made.rows.ops, draft.problem ? 0 : draft.count, detail::forward_export(made.rows),
+      made.view = {made.rows.ops, problem ? 0 : draft.count, detail::forward_export(made.rows),
                    detail::backward_export(made.rows)};
     }
     return made.view;
@@ -105,7 +113,7 @@ detail::draft make_body(model_values const& model, policy_values const& policy, 
 step lower_values(plan made, model_values const& model, policy_values const& policy,
                   std::function<std::vector<int>(int)> const& types) {
   plan_facts const facts = made.facts();
-  step result{std::move(made), {}, {}, {}};
+  step result{std::move(made), {}, {}, {}, {}};
   plan_steps const lists = lower_messages(result.all);
   lowering lower(model, policy);
   for (int rank = 0; rank < facts.ranks; ++rank) {
@@ -114,7 +122,7 @@ step lower_values(plan made, model_values const& model, policy_values const& pol
     result.shapes.emplace_back(chunks);
     result.ranks.push_back(lower.rank(result.all, lists, rank, result.shapes.back()));
   }
-  result.problem = lower.problem;
+  result.problem = lower.problem, result.unproved = lower.unproved;
   if (result.problem) result.ranks.clear();
   return result;
 }

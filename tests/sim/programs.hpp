@@ -48,12 +48,14 @@ struct rank_step {
   std::vector<release> releases;
 };
 
-/// A plan lowered on all ranks; `problem` is what its bodies are refused for, and then there are no ranks.
+/// A plan lowered on all ranks. `problem` is what its bodies are refused for before they have a table; then there are no
+/// ranks. `unproved` is what the table of a body is refused for: that goes into the tables of the ranks as it is.
 struct step {
   plan all;
   std::vector<layer_shape> shapes;
   std::vector<rank_step> ranks;
   diagnosis problem;
+  diagnosis unproved;
 };
 
 /// `types(stage)` are the block types of a stage.

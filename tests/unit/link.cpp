@@ -157,6 +157,8 @@ TEST_CASE("tables are refused for what is wrong with them", "[check]") {
   SECTION("weight gradients that do not ascend") {
     for (op& o : good) o.touches.accumulates = true;
     good = linked(good);
+    // What a microbatch reads is its own.
+    for (op& o : good) o.touches.reads = 0;
     good[0].microbatch = 1, good[1].microbatch = 1, good[2].microbatch = 2;
     CHECK_FALSE(check_small(good));
     good[2].microbatch = 0;
@@ -247,4 +249,13 @@ TEST_CASE("linking and checking are constant expressions", "[link]") {
     return ops[1].wait[0] == 0 && !check_table(ops, 2, 1, 1);
   }();
   STATIC_CHECK(good);
+}
+
+TEST_CASE("what another microbatch left in a slot counts as unwritten", "[link]") {
+  op ops[] = {row(lane::compute, 0, cells::root(0)), row(lane::compute, cells::root(0), 0)};
+  CHECK_FALSE(check_table(ops, 2, 1, 1));
+  ops[1].microbatch = 1;
+  diagnosis const found = check_table(ops, 2, 1, 1);
+  CHECK(found.what == fault::unwritten_read);
+  CHECK(found.at == 1);
 }

@@ -5,6 +5,7 @@
 #include <stretto/adapters/sim/wires.hpp>
 
 #include <tuple>
+#include <utility>
 
 /// Runs op tables, one row after another, in any order that it is told.
 namespace stretto {
@@ -33,6 +34,7 @@ public:
     if (wiring().what != trouble::none) return wiring();
     holds_.assign(places_, 0);
     gone_.assign(places_, 0);
+    names_.assign(blocks_, 0);
     content_.assign(blocks_, poison);
     sums_.assign(sum_names_.size(), 0);
     seen_.assign(seen_names_.size(), 0);
@@ -70,8 +72,9 @@ private:
     int seen;
   };
   struct given_back {
-    int place, block; ///< block -1: whatever lies there; 0: one of several names
+    int place, block; ///< or `whatever_lies_there`, or `a_name` of several
   };
+  static constexpr int whatever_lies_there = -1, a_name = -2;
   struct compiled {
     hash salt;
     int reads, copies, writes, clears,
@@ -113,6 +116,7 @@ private:
         if (one.seen >= 0) seen_[one.seen] = content_[block];
         if (one.to == 0) continue;
         holds_[one.to] = one.block == 0 ? block : one.block;
+        names_[holds_[one.to]] = one.block == 0 ? names_[block] + 1 : 1;
         gone_[one.to] = 0;
         content_[holds_[one.to]] = content_[block];
       }
@@ -121,6 +125,7 @@ private:
         if (sees_.state && one.starts_state && holds_[one.place] != 0)
           return fail(task, trouble::state_overwritten);
         holds_[one.place] = one.block;
+        names_[one.block] = 1;
         gone_[one.place] = 0;
         content_[one.block] = mix(sum, one.salt);
         if (one.seen >= 0) seen_[one.seen] = content_[one.block];
@@ -129,8 +134,12 @@ private:
       for (int c = p.clears; c < end.clears; ++c) holds_[clears_[c]] = 0;
       for (int f = p.frees; f < end.frees; ++f) {
         given_back const& one = frees_[f];
-        if (one.block == 0) holds_[one.place] = 0;
-        if (one.block == 0 || !sees_.poison || gone_[one.place] != 0) continue;
+        if (one.block == a_name) {
+          int const block = std::exchange(holds_[one.place], 0);
+          if (block != 0 && --names_[block] == 0 && sees_.poison) content_[block] = poison;
+          continue;
+        }
+        if (!sees_.poison || gone_[one.place] != 0) continue;
         // The name stays, so that a late reader is seen although the storage may hold something else by then.
         content_[one.block > 0 ? one.block : holds_[one.place]] = poison;
         gone_[one.place] = 1;
@@ -169,9 +178,10 @@ private:
         for (part const& p : what.parts_of(o)) compile_part(what, own, p, rank, row, sums);
       for (; next_freed < goes.size() && goes[next_freed].row <= row; ++next_freed) {
         int const place = what.place_of(goes[next_freed].group, goes[next_freed].cell);
-        bool const held = own.holds(place);
-        int const block = own.drop(place, static_cast<int>(o.on));
-        frees_.push_back({base_ + place, !held ? -1 : block == 0 ? 0 : first_block_ + block});
+        int const block = own.drop(place);
+        frees_.push_back({base_ + place, what.is_arrival(place) ? a_name
+                                         : block == 0           ? whatever_lies_there
+                                                                : first_block_ + block});
       }
     }
     blocks_ += own.blocks() - 1;
@@ -182,10 +192,7 @@ private:
     int const on = static_cast<int>(o.on);
     begin(p.salt);
     for (int place : p.reads) reads_.push_back(base_ + place);
-    for (part::share const& s : p.shares) {
-      own.share(s.from, s.to);
-      copies_.push_back({base_ + s.from, base_ + s.to, 0, -1});
-    }
+    for (part::share const& s : p.shares) copies_.push_back({base_ + s.from, base_ + s.to, 0, -1});
     for (part::write const& w : p.writes) {
       int const block = what.is_tensor(w.place, o) ? own.write(w.place, on) : own.write_state(w.place);
       int const seen = w.is_loss ? see(mix(w.salt, static_cast<hash>(o.microbatch))) : -1;
@@ -195,13 +202,8 @@ private:
             {base_ + w.place, rank, row,
              what.has_ports() ? see(mix(w.salt, static_cast<hash>(w.place % places_of_a_group))) : -1});
     }
-    for (int place : p.clears) {
-      clears_.push_back(base_ + place);
-      // What came in lives as long as the layer keeps it.
-      if (place % places_of_a_group < kept_arrival_cell(0) || !own.holds(place)) continue;
-      if (int const block = own.drop(place, on); block != 0)
-        frees_.push_back({base_ + place, first_block_ + block});
-    }
+    for (int place : p.clears) clears_.push_back(base_ + place);
+    for (int place : p.gives_up) frees_.push_back({base_ + place, a_name});
     if (p.adds_to_node < 0) return;
     int& sum = sums[o.layer * max_phases + p.adds_to_node];
     if (sum < 0) {
@@ -214,7 +216,7 @@ private:
 
   void compile_message(passes const& what, memory& own, int rank, int row) {
     op const& o = of_.ranks[rank].ops[row];
-    int const wire = wires_.wire_of(rank, row), on = static_cast<int>(o.on);
+    int const wire = wires_.wire_of(rank, row);
     hash const name = wires_.message_name(rank, row);
     begin(name);
     for (int c = 0; c < of_.chain.count; ++c) {
@@ -226,7 +228,7 @@ private:
         clears_.push_back(base_ + place);
         own.leave(place);
       } else {
-        int const block = first_block_ + own.receive(place, on);
+        int const block = first_block_ + own.receive(place);
         if (how_ == transport::any_time)
           writes_.push_back({base_ + place, block, static_cast<hash>(c), false, -1});
         else
@@ -264,7 +266,7 @@ private:
   numbered<compiled> parts_;
   numbered<state_place> states_;
   numbered<hash> sum_names_, seen_names_;
-  numbered<int> holds_;
+  numbered<int> holds_, names_; ///< what lies at a place, and at how many
   numbered<char> gone_; ///< whether what a place holds went back
   numbered<hash> content_, sums_, seen_;
   outcome wrong_;

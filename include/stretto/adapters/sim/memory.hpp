@@ -14,20 +14,20 @@ class memory {
 public:
   /// Block 0 is nothing, and always poisoned.
   memory(int places, int lanes, bool reuses)
-      : reuses_(reuses), holds_(places, 0), free_(lanes), owner_(1, -1), handles_(1, 0) {}
+      : reuses_(reuses), holds_(places, 0), free_(lanes), owner_(1, -1) {}
 
   int blocks() const { return owner_.size(); }
 
   /// Storage for what a row on `lane` writes to `place`. What lay there before goes back.
   int write(int place, int lane) {
     int const block = take(lane);
-    drop(place, lane);
+    drop(place);
     holds_[place] = block;
     return block;
   }
-  /// Storage that came in from another rank: it belongs to no lane yet.
-  int receive(int place, int lane) {
-    drop(place, lane);
+  /// Storage that came in from another rank: it belongs to no lane, and is not handed out again.
+  int receive(int place) {
+    drop(place);
     return holds_[place] = add(-1);
   }
   /// Storage that belongs to no lane: what lives with the microbatch.
@@ -35,16 +35,10 @@ public:
     if (holds_[place] == 0) holds_[place] = add(-1);
     return holds_[place];
   }
-  void share(int from, int to) {
-    holds_[to] = holds_[from];
-    if (holds_[to] != 0) ++handles_[holds_[to]];
-  }
-  /// The storage in `place` goes back behind a row on `lane`: to the lane that took it, or to `lane` itself if it came in
-  /// from another rank. Returns the block if that was its last name, else 0.
-  int drop(int place, int lane) {
+  /// The storage in `place` goes back to the lane that took it. Returns the block, 0 if there is none.
+  int drop(int place) {
     int const block = std::exchange(holds_[place], 0);
-    if (block == 0 || --handles_[block] > 0) return 0;
-    if (reuses_) free_[owner_[block] < 0 ? lane : owner_[block]].push_back(block);
+    if (block != 0 && reuses_ && owner_[block] >= 0) free_[owner_[block]].push_back(block);
     return block;
   }
   /// A message takes the storage along.
@@ -54,22 +48,19 @@ public:
 private:
   int add(int owner) {
     owner_.push_back(owner);
-    handles_.push_back(1);
     return owner_.size() - 1;
   }
   int take(int lane) {
     if (free_[lane].empty()) return add(lane);
     int const block = free_[lane].back();
     free_[lane].pop_back();
-    owner_[block] = lane;
-    handles_[block] = 1;
     return block;
   }
 
   bool reuses_;
   numbered<int> holds_;
   numbered<std::vector<int>> free_;
-  numbered<int> owner_, handles_;
+  numbered<int> owner_;
 };
 
 } // namespace sim

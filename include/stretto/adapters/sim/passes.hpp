@@ -42,6 +42,7 @@ struct part {
   numbered<share> shares;
   numbered<write> writes;
   numbered<int> clears;
+  numbered<int> gives_up; ///< names of storage that came in
   int adds_to_node = -1; ///< parameter gradients
 };
 
@@ -221,7 +222,7 @@ private:
     p.clears.push_back(place(o.group, pending_cell(node)));
     p.clears.push_back(place(o.group, context_cell(node)));
     for (int i = 0; i < f.inputs; ++i)
-      if (f.input_node[i] == node) p.clears.push_back(place(o.group, kept_arrival_cell(chain_of(f, i))));
+      if (f.input_node[i] == node) p.gives_up.push_back(place(o.group, kept_arrival_cell(chain_of(f, i))));
     p.adds_to_node = adds ? node : -1;
     return p;
   }
