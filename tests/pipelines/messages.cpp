@@ -1,5 +1,7 @@
 #include "oracle.hpp"
 
+#include "support/sanitized.hpp"
+
 #include <stretto/check_messages.hpp>
 #include <stretto/pipelines/all.hpp>
 #include <stretto/plan_error.hpp>
@@ -34,7 +36,7 @@ void each_plan(int most_ranks, int most_microbatches, auto&& act) {
 } // namespace
 
 TEST_CASE("lowered lists are matched, mirrored, and end under rendezvous and buffered sends") {
-  each_plan(8, 24, [](plan const& made) {
+  each_plan(is_sanitized ? 6 : 8, is_sanitized ? 14 : 24, [](plan const& made) {
     plan_steps const steps = lower_messages(made);
     auto const wrong = check_messages(made, steps);
     if (wrong) FAIL(sentence(made.facts(), wrong));
@@ -48,7 +50,7 @@ TEST_CASE("lowered lists are matched, mirrored, and end under rendezvous and buf
 }
 
 TEST_CASE("the library's own proof of messages holds up to 16 ranks and 64 microbatches") {
-  each_plan(16, 64, [](plan const& made) {
+  each_plan(is_sanitized ? 7 : 16, is_sanitized ? 20 : 64, [](plan const& made) {
     auto const wrong = check_messages(made, lower_messages(made));
     if (wrong) FAIL(sentence(made.facts(), wrong));
   });
@@ -80,7 +82,7 @@ TEST_CASE("every output that another rank reads is one message, and no other is"
 }
 
 TEST_CASE("a receive stands before a send only if its message is ready before it") {
-  each_plan(8, 20, [](plan const& made) {
+  each_plan(is_sanitized ? 6 : 8, is_sanitized ? 14 : 20, [](plan const& made) {
     plan_facts const& facts = made.facts();
     auto const times = replay<int>(made, [](call const& one) { return unit_duration(one); });
     std::vector<int> ready(static_cast<std::size_t>(2 * facts.cells()));
