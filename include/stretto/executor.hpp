@@ -39,43 +39,26 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
 
  public:
   executor(S, backend<Tensors, Lanes, Peers> adapters, layer_list<model>& layers, sizes wanted)
-      : executor(unproved{}, S{}, adapters, layers, plan_for(wanted), wanted.rank) {
-    // What proof<S> stands on: every level of instantiation is one more in the compiler's message.
+      : executor(adapters, layers, plan_for(wanted), wanted.rank) {
+    // What proof<S> stands on, here and below: every level of instantiation is one more in the compiler's message.
     [[maybe_unused]] detail::verdict<S, detail::fault_in<S>::value.d.what> const legal{};
     [[maybe_unused]] detail::tensors_verdict<S, Tensors> const able{};
-    using detail::member;
-    // In sizeof, so that no code is made of it.
-    static_assert(sizeof(detail::use_forward<model, Tensors>(detail::numbers_with<model, member::forward>{})) &&
-                  sizeof(detail::use_backward<model, Tensors>(detail::numbers_with<model, member::backward>{})) &&
-                  sizeof(detail::use_backward_input<model, Tensors>(detail::numbers_with<model, member::backward_input>{})) &&
-                  sizeof(detail::use_backward_weight<model, Tensors>(detail::numbers_with<model, member::backward_weight>{})));
     require_legal();
   }
 
   /// For a plan of any pipeline, as run-time data: bodies are shared by all plans whose forms the pipeline of `S` has too.
   executor(S, backend<Tensors, Lanes, Peers> adapters, layer_list<model>& layers, plan const& all, int rank)
-      : executor(unproved{}, S{}, adapters, layers, all, rank) {
-    [[maybe_unused]] proof<S> const legal{};
+      : executor(adapters, layers, checked(all), rank) {
+    [[maybe_unused]] detail::verdict<S, detail::fault_in<S>::value.d.what> const legal{};
     [[maybe_unused]] detail::tensors_verdict<S, Tensors> const able{};
     require_legal();
   }
 
   executor(unproved, S, backend<Tensors, Lanes, Peers> adapters, layer_list<model>& layers, sizes wanted)
-      : executor(unproved{}, S{}, adapters, layers, plan_for(wanted), wanted.rank) {}
+      : executor(adapters, layers, plan_for(wanted), wanted.rank) {}
 
   executor(unproved, S, backend<Tensors, Lanes, Peers> adapters, layer_list<model>& layers, plan const& all, int rank)
-      : tensors_(adapters.tensors),
-        lanes_(adapters.lanes),
-        peers_(adapters.peers),
-        layers_(layers),
-        layout_(fitting(all, layers, rank), rank, layers),
-        listed_(lower<S>(place_steps(all, lower_messages(all), rank), layers, layout_)),
-        states_(layers, layout_, listed_.slots),
-        body_events_(std::make_unique<event[]>(detail::max_events)),
-        events_(std::make_unique<event[]>(static_cast<unsigned>(listed_.events))) {
-    bind();
-    make_releases();
-  }
+      : executor(adapters, layers, checked(all), rank) {}
 
   executor(executor const&) = delete;
   executor& operator=(executor const&) = delete;
@@ -98,20 +81,49 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
   flat_table const& table() const { return listed_.table; }
 
  private:
+  executor(backend<Tensors, Lanes, Peers> const& adapters, layer_list<model>& layers, plan const& all, int rank)
+      : tensors_(adapters.tensors),
+        lanes_(adapters.lanes),
+        peers_(adapters.peers),
+        layers_(layers),
+        layout_(fitting(all.facts(), layers, rank), rank, layers),
+        listed_(lower<S>(place_steps(all, lower_messages(all), rank), layers, layout_)),
+        states_(layers, layout_, listed_.slots),
+        body_events_(std::make_unique<event[]>(detail::max_events)),
+        events_(std::make_unique<event[]>(static_cast<unsigned>(listed_.events))) {
+    if (!listed_.messages.empty() && (!context::has_peers || peers_ == nullptr)) refuse(all.facts(), fault::no_peers);
+    bind();
+    make_releases();
+  }
+
   void require_legal() const {
+    using detail::member;
+    // In sizeof, so that no code is made of it.
+    static_assert(sizeof(detail::use_forward<model, Tensors>(detail::numbers_with<model, member::forward>{})) &&
+                  sizeof(detail::use_backward<model, Tensors>(detail::numbers_with<model, member::backward>{})) &&
+                  sizeof(detail::use_backward_input<model, Tensors>(detail::numbers_with<model, member::backward_input>{})) &&
+                  sizeof(detail::use_backward_weight<model, Tensors>(detail::numbers_with<model, member::backward_weight>{})));
     if (diagnosis const d = listed_.table.check()) throw std::invalid_argument(detail::explain<S>(d, listed_.table));
   }
+
   static plan plan_for(sizes const& wanted) {
     return proved_plan<typename S::rank_plan>(wanted.ranks, wanted.microbatches, wanted.chunks);
   }
-  static plan_facts const& fitting(plan const& all, layer_list<model> const& layers, int rank) {
-    require_place(all, rank, S::rank_plan::pairs, S::rank_plan::splits);
-    if (layers.chunks() != all.facts().chunks) {
-      plan_diagnosis wrong;
-      wrong.what = fault::wrong_chunks, wrong.found = layers.chunks(), wrong.wanted = all.facts().chunks;
-      require(all.facts(), wrong);
-    }
-    return all.facts();
+  static plan const& checked(plan const& all) {
+    require(all.facts(), check_plan(all));
+    return all;
+  }
+  [[noreturn]] static void refuse(plan_facts const& facts, fault what, long found = -1, long wanted = -1) {
+    plan_diagnosis wrong;
+    wrong.what = what, wrong.found = found, wrong.wanted = wanted;
+    throw std::invalid_argument(sentence(facts, wrong));
+  }
+  static plan_facts const& fitting(plan_facts const& facts, layer_list<model> const& layers, int rank) {
+    if (rank < 0 || rank >= facts.ranks) refuse(facts, fault::no_such_rank, rank, facts.ranks - 1);
+    if ((facts.pairs && !S::rank_plan::pairs) || (facts.splits && !S::rank_plan::splits))
+      refuse(facts, fault::undeclared_form);
+    if (layers.chunks() != facts.chunks) refuse(facts, fault::wrong_chunks, layers.chunks(), facts.chunks);
+    return facts;
   }
 
   /// One entry of the list with everything looked up.

@@ -43,6 +43,8 @@ inline std::string numbers_of(plan_diagnosis const& wrong) {
     return " (" + found + " given, a multiple of " + wanted + " needed)";
   case fault::wrong_chunks:
     return " (" + found + " in the list, " + wanted + " in the pipeline)";
+  case fault::no_such_rank:
+    return " (" + found + ")";
   case fault::weight_order:
     return " (" + found + " ran before it)";
   default:
@@ -83,17 +85,6 @@ template <pipeline Pipeline> plan proved_plan(int ranks, int microbatches, int c
   plan result = lay_out<Pipeline>(facts);
   require(facts, check_plan(result));
   return result;
-}
-
-/// Refuses a rank that a plan has not, a plan that its rules refuse, and one whose pipeline declares forms that a schedule
-/// with these `pairs` and `splits` has no code for.
-inline void require_place(plan const& all, int rank, bool pairs, bool splits) {
-  plan_facts const& facts = all.facts();
-  plan_diagnosis wrong = check_plan(all);
-  if (!wrong && (rank < 0 || rank >= facts.ranks))
-    wrong.what = fault::size_out_of_range, wrong.rank = rank, wrong.found = rank, wrong.wanted = facts.ranks - 1;
-  if (!wrong && ((facts.pairs && !pairs) || (facts.splits && !splits))) wrong.what = fault::undeclared_form;
-  require(facts, wrong);
 }
 
 } // namespace v0

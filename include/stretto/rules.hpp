@@ -164,6 +164,11 @@
 #define STRETTO_E59 \
   "stretto[E59]: the pipeline runs I and W apart, and the policy or the phases cannot; take a policy other " \
   "than autograd and phases with backward_input and backward_weight, or a pipeline that does not split"
+#define STRETTO_E60 \
+  "stretto[E60]: the plan has no such rank; take a rank from 0 to the number of ranks less one"
+#define STRETTO_E61 \
+  "stretto[E61]: stages before or behind lie on other ranks, and the backend has no peers; give " \
+  "stretto::backend the adapter that carries messages, such as host::peers, as its third argument"
 
 /// Every rule: its code, and its name here, in `fault` and in namespace `error`.
 #define STRETTO_RULES(rule) \
@@ -182,7 +187,7 @@
   rule(E47, doubled) rule(E48, undeclared_form) rule(E49, dependent_pair) rule(E50, too_early) \
   rule(E51, weight_order) rule(E52, deadlock) rule(E53, too_many_live) rule(E54, unmatched_message) \
   rule(E55, message_order) rule(E56, misplaced_message) rule(E57, message_deadlock) rule(E58, group_order) \
-  rule(E59, cannot_split)
+  rule(E59, cannot_split) rule(E60, no_such_rank) rule(E61, no_peers)
 // clang-format on
 
 namespace stretto {

@@ -21,6 +21,8 @@ NOT_AT_COMPILE_TIME = {
     "E57": "messages are lowered from a plan, which is run-time data",
     "E58": "two ranks compare the plans that they were given",
     "E59": "names on a command line; where the schedule is a type, E08 says it",
+    "E60": "the rank is run-time data",
+    "E61": "how many ranks there are is run-time data",
 }
 
 # Rules about the code of a phase, of which nothing is left when a program runs.

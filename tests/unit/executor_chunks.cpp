@@ -52,7 +52,7 @@ TEST_CASE("a plan of any pipeline runs on the bodies of one schedule", "[executo
   auto const halves = proved_plan<ZeroBubbleH1>(1, microbatches);
   CHECK(refused(Bodies{}, halves).empty());
   CHECK(refused(Whole{}, halves).starts_with("stretto[E48]: zero_bubble_h1 with 1 rank"));
-  CHECK(refused(Bodies{}, halves, 1).starts_with("stretto[E40]"));
+  CHECK(refused(Bodies{}, halves, 1).starts_with("stretto[E60]"));
   long const none[] = {0};
   CHECK(refused(Bodies{}, plan(halves.facts(), none)).starts_with("stretto[E46]"));
 }

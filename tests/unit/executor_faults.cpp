@@ -89,8 +89,16 @@ TEST_CASE("sizes that the pipeline cannot serve are refused in words", "[executo
   CHECK_THAT(refusal<Split>("EMH", sizes{.microbatches = 2, .chunks = 2}), ContainsSubstring("stretto[E43]"));
   CHECK_THAT(refusal<Split>("EMH", sizes{.microbatches = 2, .ranks = 0}), ContainsSubstring("stretto[E40]"));
   CHECK_THAT(refusal<Split>("EMH", sizes{.microbatches = 4, .ranks = 2, .rank = 2}),
-             ContainsSubstring("stretto[E40]") && ContainsSubstring("rank 2"));
-  CHECK_THAT(refusal<Split>("EMH", sizes{.microbatches = 4, .ranks = 2, .rank = -1}), ContainsSubstring("stretto[E40]"));
+             ContainsSubstring("stretto[E60]") && ContainsSubstring("the plan has no such rank (2)"));
+  CHECK_THAT(refusal<Split>("EMH", sizes{.microbatches = 4, .ranks = 2, .rank = -1}), ContainsSubstring("stretto[E60]"));
+}
+
+TEST_CASE("a plan for several ranks wants an adapter for its messages", "[executor]") {
+  using Step = Schedule<Model, TwoStream1F1B, OneFOneB>;
+  for (int const rank : {0, 1})
+    CHECK_THAT(refusal<Step>("EMH", {.microbatches = 2, .ranks = 2, .rank = rank}),
+               ContainsSubstring("stretto[E61]") && ContainsSubstring("the backend has no peers"));
+  CHECK(refusal<Step>("EMH", {.microbatches = 2}).empty());
 }
 
 TEST_CASE("plans that drop, double or misplace a call are refused in words", "[executor]") {
