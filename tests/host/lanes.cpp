@@ -26,6 +26,23 @@ struct keeps_the_first_record : host::lanes {
   }
 };
 
+/// An event that was never recorded stops the lane until the step is over.
+struct waits_for_nothing : host::lanes {
+  using host::lanes::lanes;
+  std::atomic<bool> is_over = false;
+  void wait(lane on, event const& mark) {
+    host::lanes::wait(on, mark);
+    if (mark.ticket != 0) return;
+    run(on, label(attn), [over = &is_over] {
+      while (!*over) sleep_ms(1);
+    });
+  }
+  void drain() {
+    is_over = true;
+    host::lanes::drain();
+  }
+};
+
 /// Looks at the event when the wait runs, not when it was issued.
 struct binds_late {
   struct event {
@@ -113,6 +130,10 @@ TEST_CASE("the laws see lanes that break them", "[lanes]") {
     CHECK(wait_orders(lanes, 30));
     CHECK(wait_binds_to_the_last_record(lanes, 30));
     CHECK_FALSE(a_later_record_leaves_the_wait_alone(lanes, 300));
+  }
+  {
+    waits_for_nothing lanes;
+    CHECK_FALSE(trivial_waits_go_through(lanes, 100));
   }
   {
     swaps_neighbours lanes;
