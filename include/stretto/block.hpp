@@ -13,18 +13,6 @@ inline namespace v0 {
 
 namespace detail {
 
-/// Phases of a list of phases and cuts; `node_of` counts the cuts between.
-template <class Out, class... Items> struct without_cuts {
-  using type = Out;
-};
-template <class... Ph, class... Rest> struct without_cuts<phase_list<Ph...>, Detach, Rest...>
-    : without_cuts<phase_list<Ph...>, Rest...> {};
-template <class... Ph, class First, class... Rest> struct without_cuts<phase_list<Ph...>, First, Rest...>
-    : without_cuts<phase_list<Ph..., First>, Rest...> {};
-
-template <int Index, class Phases> struct phase_at;
-template <int Index, class... Ph> struct phase_at<Index, phase_list<Ph...>> : nth<Index, Ph...> {};
-
 struct block_builder {
   block_facts f{};
   bool cut_before = false;
@@ -162,16 +150,33 @@ template <class B> concept block_type = requires {
 
 namespace detail {
 
+template <class B> struct carried_by {
+  using type = values<>;
+};
+template <class B>
+  requires requires { typename B::carries; }
+struct carried_by<B> {
+  using type = typename B::carries;
+};
+
 /// The first thing that is wrong with the blocks of a model, and the number of that block.
 template <class... B> struct blocks_check {
   static constexpr bool good[] = {block_type<B>..., sizeof...(B) > 0};
-  static constexpr int no_block = first_false(good, sizeof...(B) + 1);
-  static constexpr int item = no_block >= 0 ? no_block : find_repeated<B...>();
-  static constexpr fault what = item < 0 ? fault::none : no_block >= 0 ? fault::not_a_block : fault::block_twice;
+  static constexpr bool lists[] = {is_values<typename carried_by<B>::type>..., true};
+  static constexpr int no_block = first_false(good, sizeof...(B) + 1), no_list = first_false(lists, sizeof...(B));
+  static constexpr int item = no_block >= 0 ? no_block : no_list >= 0 ? no_list : find_repeated<B...>();
+  static constexpr fault what = item < 0        ? fault::none
+                                : no_block >= 0 ? fault::not_a_block
+                                : no_list >= 0  ? fault::not_a_value
+                                                : fault::block_twice;
 };
 template <fault What, class Check, class... B> struct blocks_verdict {};
 template <class Check, class... B> struct blocks_verdict<fault::not_a_block, Check, B...> {
   static_assert(sizeof(error::not_a_block<typename nth<Check::item, B..., error::nothing>::type>));
+};
+template <class Check, class... B> struct blocks_verdict<fault::not_a_value, Check, B...> {
+  using block = typename nth<Check::item, B...>::type;
+  static_assert(sizeof(error::not_a_value<block, error::the_value<typename block::carries>>));
 };
 template <class Check, class... B> struct blocks_verdict<fault::block_twice, Check, B...> {
   static_assert(sizeof(error::block_twice<typename nth<Check::item, B...>::type>));
@@ -234,7 +239,7 @@ template <class... B> struct Blocks {
 
  public:
   static constexpr int count = check::what == fault::none ? sizeof...(B) : 0;
-  template <int K> using block = typename detail::nth<K, B...>::type;
+  template <int K> using block = typename detail::nth<K, B..., error::nothing>::type;
 };
 
 template <class M> concept model_type = requires {

@@ -21,6 +21,18 @@ template <class First, class... Rest> struct nth<0, First, Rest...> { using type
 template <int Index, class Values> struct value_at;
 template <int Index, class... V> struct value_at<Index, values<V...>> : nth<Index, V...> {};
 
+/// Phases of a list of phases and cuts.
+template <class Out, class... Items> struct without_cuts {
+  using type = Out;
+};
+template <class... Ph, class... Rest> struct without_cuts<phase_list<Ph...>, Detach, Rest...>
+    : without_cuts<phase_list<Ph...>, Rest...> {};
+template <class... Ph, class First, class... Rest> struct without_cuts<phase_list<Ph...>, First, Rest...>
+    : without_cuts<phase_list<Ph..., First>, Rest...> {};
+
+template <int Index, class Phases> struct phase_at;
+template <int Index, class... Ph> struct phase_at<Index, phase_list<Ph...>> : nth<Index, Ph...> {};
+
 template <class Ph> struct has_named_members {
   // A name declared in two bases is ambiguous, so `&both::name` is ill-formed exactly if Ph declares the name too;
   // unlike a call, this also sees member templates such as `void backward(auto&)`.

@@ -75,7 +75,7 @@
   "stretto[E27]: an item of a block is neither a phase nor Detach; derive it from stretto::Phase<kind>, " \
   "and do not make it final"
 #define STRETTO_E28 \
-  "stretto[E28]: a phase reads, writes or saves something that is no value; derive it from stretto::value, " \
+  "stretto[E28]: a phase or block lists something that is no value; derive it from stretto::value, " \
   "objective or metadata, and list values as stretto::values<...>"
 #define STRETTO_E29 \
   "stretto[E29]: metadata does not say what it holds; write using type = ... in it, a type that is default " \

@@ -1,4 +1,4 @@
-// expect: stretto\[E28\]: a phase reads, writes or saves something that is no value
+// expect: stretto\[E28\]: a phase or block lists something that is no value
 // expect: us::Bare
 // expect: the_value<us::(expert_in|Bare::reads)>
 #define STRETTO_WITH_EXECUTOR

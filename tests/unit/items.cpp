@@ -79,4 +79,14 @@ TEST_CASE("no phase and no block type stands twice in a list", "[items]") {
   CHECK(detail::blocks_check<Layer, Other, Layer>::what == fault::block_twice);
   CHECK(detail::blocks_check<Layer, stranger, Layer>::what == fault::not_a_block);
   CHECK(detail::blocks_check<>::what == fault::not_a_block);
+
+  struct Carrier : Block<Second> {
+    using carries = values<hidden>;
+  };
+  struct Bare : Block<Second> {
+    using carries = hidden;
+  };
+  CHECK(detail::blocks_check<Layer, Carrier>::what == fault::none);
+  CHECK(detail::blocks_check<Layer, Carrier, Bare>::what == fault::not_a_value);
+  CHECK(detail::blocks_check<Layer, Carrier, Bare>::item == 2);
 }
