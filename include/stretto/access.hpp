@@ -29,12 +29,22 @@ constexpr void read_leaf(cell_access& a, block_facts const& f, chain_facts const
                                  : cells::chain_value(chain.find(f.input[f.leaf_input[r]]));
 }
 
-/// Marks what ties the passes of a node together beyond its cells. Where backward is autograd's it touches the handles of the
-/// roots, which the lane of the forward gives back.
+/// Where backward is autograd's, it touches the handles of the roots, which the lane of the forward gives back, and what I
+/// leaves for W is memory of that lane.
+constexpr bool is_autograds(block_facts const& f, int node) {
+  for (int p = 0; p < f.phases; ++p)
+    if (f.node_of[p] == node && !f.has_explicit_backward[p]) return true;
+  return false;
+}
+
+/// Marks what ties the passes of a node together beyond its cells.
 constexpr void tie_passes(cell_access& a, block_facts const& f, chain_facts const& chain, int node) {
+  a.keeps_lane = is_autograds(f, node);
   for (int p = 0; p < f.phases; ++p) {
     if (f.node_of[p] != node) continue;
-    a.keeps_lane |= !f.has_explicit_backward[p] || f.in_flight[p] > 0;
+    a.keeps_lane |= f.in_flight[p] > 0;
+    // A model with more limits than there is room for is refused; see chain_facts.
+    if (chain.find_limited(f.limited[p]) < 0) continue;
     if (f.in_flight[p] == 0 || (a.in_flight > 0 && a.in_flight <= f.in_flight[p])) continue;
     a.in_flight = f.in_flight[p];
     a.in_flight_of = static_cast<unsigned char>(chain.find_limited(f.limited[p]));
@@ -137,6 +147,7 @@ constexpr cell_access access_of(block_facts const& f, chain_facts const& chain, 
     case pass::backward_weight: break;
   }
   cell_access a;
+  a.keeps_lane = detail::is_autograds(f, node);
   detail::read_saved(a, f, chain, node, true);
   detail::read_output_gradients(a, f, chain, node);
   a.reads |= cells::pending(node);

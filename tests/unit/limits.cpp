@@ -96,4 +96,23 @@ TEST_CASE("what autograd or a limit ties to a lane must not leave it", "[limits]
   CHECK((left.at == 1 && left.other == 0));
   CHECK_FALSE(found(Tied{}, lane::comm, lane::comm));
   CHECK_FALSE(found(Free{}, lane::comm, lane::compute));
+
+  // W uses what I left on its lane.
+  auto const with_weights_on = []<class B>(B, lane weights) {
+    block_facts const& f = dataflow_of<B>::value;
+    chain_facts const& chain = chain_of<Blocks<B>>::value;
+    op rows[3];
+    pass const order[] = {pass::forward, pass::backward_input, pass::backward_weight};
+    for (int i = 0; i < 3; ++i) {
+      rows[i].what = order[i];
+      rows[i].on = i == 2 ? weights : lane::compute;
+      rows[i].touches = access_of(f, chain, 0, order[i]);
+      rows[i].next_group = 1;
+    }
+    link(rows, 3, 2, 1);
+    return check_table(rows, 3, 2, 1);
+  };
+  CHECK(with_weights_on(Tied{}, lane::comm).what == fault::backward_leaves_lane);
+  CHECK_FALSE(with_weights_on(Tied{}, lane::compute));
+  CHECK_FALSE(with_weights_on(Free{}, lane::comm));
 }
