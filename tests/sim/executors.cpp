@@ -1,3 +1,4 @@
+#include "laws/lanes.hpp"
 #include "support/toy_train.hpp"
 
 #include <stretto/adapters/sim.hpp>
@@ -202,4 +203,65 @@ TEST_CASE("an op that throws ends the step, and the next one is right", "[sim]")
   CHECK_THROWS_AS(run(), toy::blown);
   run.burn(1, -1);
   CHECK(run() == expected);
+}
+
+namespace {
+
+/// A lane adapter that forgets to wait.
+struct forgetful_lanes : sim::lanes {
+  using sim::lanes::lanes;
+  void wait(lane, event const&) {}
+};
+/// How many of the orders that an adversary takes keep the law of waits.
+struct tally {
+  int tried = 0, kept = 0;
+};
+template <class Lanes> tally orders_that_keep_waits() {
+  tally found;
+  for (unsigned seed = 1; seed <= 20; ++seed)
+    for (int const on : {0, 1})
+      for (bool const ahead : {true, false}) {
+        sim::world world;
+        world.run_in([=](sim::graph const& all) { return ahead ? all.ahead(on) : all.behind(on); });
+        Lanes lanes(world, 0);
+        found.kept += laws::random_waits_hold(lanes, {lane::compute, lane::comm}, seed, 200);
+        ++found.tried;
+      }
+  return found;
+}
+
+} // namespace
+
+TEST_CASE("simulated lanes keep the laws of lanes in any order", "[sim]") {
+  sim::world world;
+  sim::lanes lanes(world, 0);
+  CHECK(laws::runs_in_order_of_issue(lanes));
+  CHECK(laws::wait_orders(lanes, 1));
+  CHECK(laws::wait_binds_to_the_last_record(lanes, 1));
+  tally const right = orders_that_keep_waits<sim::lanes>(), wrong = orders_that_keep_waits<forgetful_lanes>();
+  CHECK(right.kept == right.tried);
+  CHECK(wrong.kept < wrong.tried / 2);
+}
+
+TEST_CASE("storage of a simulated tensor goes back, and a late reader is told", "[sim]") {
+  sim::world world;
+  sim::lanes lanes(world, 0);
+  sim::tensors tensors;
+  sim::tensor kept;
+  auto const run = [&](auto&& what) {
+    lanes.run(lane::compute, {attn, pass::forward, lane::compute, 0, 0}, [&what] { what(); });
+    lanes.drain();
+  };
+  run([&] { kept = 2.0; });
+  sim::tensor leaf = tensors.detach(kept);
+  run([&] { CHECK(double(leaf) == 2.0); });
+  tensors.release(kept);
+  CHECK_THROWS_WITH(run([&] { static_cast<void>(double(leaf)); }), ContainsSubstring("given back: F.attn"));
+  // What comes next is made in the same storage, and the old name does not see it.
+  sim::tensor next;
+  run([&] { next = 3.0; });
+  CHECK_THROWS_WITH(run([&] { static_cast<void>(double(leaf)); }), ContainsSubstring("given back"));
+  run([&] { CHECK(double(next) == 3.0); });
+  sim::tensor const nothing;
+  CHECK_THROWS_WITH(run([&] { static_cast<void>(double(nothing)); }), ContainsSubstring("nothing there"));
 }
