@@ -76,7 +76,7 @@ TEST_CASE("after every op lives what the table says", "[array][memory]") {
                                                                      {"EM|DMH", "EMD|MH"});
 }
 
-TEST_CASE("a late release, or none, shows", "[array][memory]") {
+TEST_CASE("a late release, or none, shows", "[array][memory][pipelines-b]") {
   using S = Schedule<Model, TwoStream1F1B, SplitDW>;
   host::group group(1);
   CHECK(watch<S>(group, 0, "EMMH", 3).measured == watch<S>(group, 0, "EMMH", 3).expected);
@@ -86,7 +86,7 @@ TEST_CASE("a late release, or none, shows", "[array][memory]") {
   CHECK(never.measured != never.expected);
 }
 
-TEST_CASE("storage goes back as early as its lane can know", "[array][memory]") {
+TEST_CASE("storage goes back as early as its lane can know", "[array][memory][megatron-23]") {
   auto check = []<class S>(S, char const* policy) {
     for (std::string const& picture : mixes) {
       CAPTURE(picture);
@@ -119,7 +119,7 @@ TEST_CASE("storage goes back as early as its lane can know", "[array][memory]") 
   check(Schedule<Model, TwoStream1F1B, SplitDW>{}, "TwoStream1F1B, SplitDW");
 }
 
-TEST_CASE("weight gradients wait within their pair", "[array][memory]") {
+TEST_CASE("weight gradients wait within their pair", "[array][memory][pipelines-19]") {
   flat_table const table = watch_all<Schedule<Model, TwoStream1F1B, SplitDW>>(1, "EMDMMH", 6)[0].table;
   std::vector<std::pair<int, int>> pending; // layer and microbatch of nodes whose W has not run
   std::size_t seen = 0, at_most = 0;
@@ -164,7 +164,8 @@ TEST_CASE("two streams hold one microbatch more than one", "[array][memory]") {
   }
 }
 
-TEST_CASE("a thousand steps take and give back the same", "[array][memory]") {
+TEST_CASE("a thousand steps take and give back the same",
+          "[array][memory][megatron-22][building-blocks-03]") {
   host::group group(1);
   auto exchange = group.communicator(0);
   own_tensors::shape const shape{

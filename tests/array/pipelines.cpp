@@ -56,7 +56,7 @@ using Late = Schedule<Model, TwoStream1F1B, ZeroBubbleH1>;
 
 } // namespace
 
-TEST_CASE("pipelines over ranks give the bits of one rank", "[array][pipelines]") {
+TEST_CASE("pipelines over ranks give the bits of one rank", "[array][pipelines][building-blocks-18]") {
   gives_the_bits_of_one_rank<Overlapped>({"EM", "DMH"}, 2, 5);
   gives_the_bits_of_one_rank<Overlapped>({"E", "MMD", "MH"}, 3, 4);
   gives_the_bits_of_one_rank<Late>({"EM", "D", "MH"}, 3, 4);

@@ -43,7 +43,8 @@ Bits step(int ranks, std::string const& picture, int microbatches, own_tensors::
 
 } // namespace
 
-TEST_CASE("every policy gives the same bits, for one to three expert ranks", "[array]") {
+TEST_CASE("every policy gives the same bits, for one to three expert ranks",
+          "[array][megatron-33][megatron-37]") {
   for (int const ranks : {1, 2, 3})
     for (std::string const picture : {"EMH", "EDMMH"})
       for (int const microbatches : {1, 4}) {
@@ -54,7 +55,8 @@ TEST_CASE("every policy gives the same bits, for one to three expert ranks", "[a
       }
 }
 
-TEST_CASE("one expert a rank, all experts chosen, experts without rows", "[array]") {
+TEST_CASE("one expert a rank, all experts chosen, experts without rows",
+          "[array][megatron-01][megatron-21][pipelines-23][building-blocks-07]") {
   using Split = Schedule<Model, TwoStream1F1B, SplitDW>;
   own_tensors::shape all;
   all.experts = 3, all.top_k = 3;

@@ -31,3 +31,4 @@ struct Step : stretto::Schedule<Mixed, Wandering> {};
 }  // namespace us
 
 template struct stretto::proof<us::Step>;
+// public bug: building-blocks-04

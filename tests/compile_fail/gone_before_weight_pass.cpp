@@ -26,3 +26,4 @@ void use(stretto::layer_list<us::Step::model>& layers) {
   stretto::executor run(us::Step{}, stretto::backend{tensors, lanes}, layers, stretto::sizes{});
   run();
 }
+// public bug: pipelines-16

@@ -22,3 +22,4 @@ struct Step : stretto::Schedule<Misspelt, stretto::TwoStream1F1B> {};
 #ifndef STRETTO_WITH_EXECUTOR
 template struct stretto::proof<us::Step>;
 #endif
+// public bug: megatron-20

@@ -21,3 +21,4 @@ struct Step : stretto::Schedule<Unsplit, stretto::TwoStream1F1B> {};
 #ifndef STRETTO_WITH_EXECUTOR
 template struct stretto::proof<us::Step>;
 #endif
+// public bug: h200-03

@@ -19,3 +19,4 @@ void use(stretto::layer_list<us::Step::model>& layers) {
   stretto::executor run(us::Step{}, stretto::backend{tensors, lanes}, layers, stretto::sizes{});
   run();
 }
+// public bug: megatron-20

@@ -18,3 +18,4 @@ struct Step : stretto::Schedule<Made, stretto::TwoStream1F1B> {};
 }  // namespace us
 
 template struct stretto::proof<us::Step>;
+// public bug: building-blocks-13

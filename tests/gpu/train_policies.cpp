@@ -225,7 +225,8 @@ TEST_CASE("a GPU learns what a CPU learns", "[gpu]") {
   CHECK(std::abs(gpu.held_out_loss - cpu.held_out_loss) < 1e-3);
 }
 
-TEST_CASE("late ops and memory that is written over as soon as it is free change no bit", "[gpu]") {
+TEST_CASE("late ops and memory that is written over as soon as it is free change no bit",
+          "[gpu][megatron-04][building-blocks-02][building-blocks-04]") {
   text_file const file;
   auto o = larger();
   o.model.type = GENERATE(number_type::f32, number_type::bf16);

@@ -24,7 +24,8 @@ template <class Value> using per_rank = std::vector<Value>;
 
 } // namespace
 
-TEST_CASE("random all-to-alls agree with a reference, empty ranks and empty pairs included", "[group]") {
+TEST_CASE("random all-to-alls agree with a reference, empty ranks and empty pairs included",
+          "[group][building-blocks-06]") {
   for (int const ranks : {1, 2, 3, 5}) {
     std::mt19937 random(static_cast<unsigned>(ranks));
     host::group group(ranks);
@@ -154,7 +155,8 @@ TEST_CASE("domains have orders and members of their own", "[group]") {
   CHECK_THROWS_AS(host::group(0), std::invalid_argument);
 }
 
-TEST_CASE("calls that do not fit together end on every rank with one sentence that names both", "[group]") {
+TEST_CASE("calls that do not fit together end on every rank with one sentence that names both",
+          "[group][building-blocks-06]") {
   int const one_row[] = {1, 1};
   int const two_rows[] = {1, 2};
   char const send[64] = {};
@@ -205,7 +207,7 @@ TEST_CASE("calls that do not fit together end on every rank with one sentence th
   }
 }
 
-TEST_CASE("a communicator in use by one lane refuses another", "[group]") {
+TEST_CASE("a communicator in use by one lane refuses another", "[group][building-blocks-09]") {
   host::group group(2);
   std::string said;
   CHECK_THROWS_AS(group.run([&](int rank) {
@@ -234,7 +236,8 @@ TEST_CASE("a communicator in use by one lane refuses another", "[group]") {
   CHECK(contains(said, "rank 0 called all_reduce of floats while its barrier was still running"));
 }
 
-TEST_CASE("a rank that never comes is named when the deadline has passed", "[group]") {
+TEST_CASE("a rank that never comes is named when the deadline has passed",
+          "[group][building-blocks-11]") {
   host::group group(3, {.deadline = std::chrono::milliseconds(300)});
   per_rank<std::string> said(3);
   per_rank<int> named(3, -1);
@@ -258,7 +261,7 @@ TEST_CASE("a rank that never comes is named when the deadline has passed", "[gro
   }
 }
 
-TEST_CASE("abort wakes whoever is blocked", "[group]") {
+TEST_CASE("abort wakes whoever is blocked", "[group][building-blocks-11]") {
   host::group group(2);
   std::string said;
   int named = -1;
@@ -446,7 +449,8 @@ TEST_CASE("an error that no rank handles leaves run as the error of its origin",
   }
 }
 
-TEST_CASE("a rank missing from an exchange on the lanes is named in every rank's error", "[group][failure]") {
+TEST_CASE("a rank missing from an exchange on the lanes is named in every rank's error",
+          "[group][failure][building-blocks-11]") {
   host::group group(3, {.deadline = std::chrono::milliseconds(300)});
   per_rank<std::string> said(3);
   per_rank<int> came(3);

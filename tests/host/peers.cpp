@@ -23,7 +23,8 @@ message gradient(int stage, int microbatch, int peer, int chain = 0) {
 
 } // namespace
 
-TEST_CASE("messages are found by what they are, in whatever order they are taken", "[peers]") {
+TEST_CASE("messages are found by what they are, in whatever order they are taken",
+          "[peers][megatron-30][pipelines-03]") {
   host::group group(2);
   host::mailbox<tensor> mailbox(group);
   int wrong = 0;

@@ -193,7 +193,8 @@ template <class S, class Comm> std::vector<std::uint32_t> step(std::string const
 
 } // namespace
 
-TEST_CASE("a communicator that owns its stream serves a schedule, up to its one handle", "[laws]") {
+TEST_CASE("a communicator that owns its stream serves a schedule, up to its one handle",
+          "[laws][megatron-34][building-blocks-13]") {
   using Own = laws::own_stream<Exchange, 1>;
   using OwnModel = own_tensors::Model<Own>;
   auto const expected = step<Schedule<own_tensors::Model<arrays_comm<>>, Serial>, arrays_comm<>>("EMDH", 3);
@@ -258,7 +259,7 @@ template <class E> std::vector<bool> kept_by_exchange(int ranks) {
 
 } // namespace
 
-TEST_CASE("row exchanges keep their laws, and those that do not are seen", "[laws]") {
+TEST_CASE("row exchanges keep their laws, and those that do not are seen", "[laws][megatron-34]") {
   for (int const ranks : {1, 2, 3}) CHECK(kept_by_exchange<Exchange>(ranks) == all_but({}, 3));
   CHECK(kept_by_exchange<forgets_own_rows>(3) == all_but({1, 2}, 3));
   CHECK(kept_by_exchange<returns_its_own_counts>(3) == all_but({0}, 3));

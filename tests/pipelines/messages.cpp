@@ -35,7 +35,8 @@ void each_plan(int most_ranks, int most_microbatches, auto&& act) {
 
 } // namespace
 
-TEST_CASE("lowered lists are matched, mirrored, and end under rendezvous and buffered sends") {
+TEST_CASE("lowered lists are matched, mirrored, and end under rendezvous and buffered sends",
+          "[megatron-30][pipelines-03][pipelines-04][building-blocks-10]") {
   each_plan(is_sanitized ? 6 : 8, is_sanitized ? 14 : 24, [](plan const& made) {
     plan_steps const steps = lower_messages(made);
     auto const wrong = check_messages(made, steps);
@@ -81,7 +82,8 @@ TEST_CASE("every output that another rank reads is one message, and no other is"
   });
 }
 
-TEST_CASE("a receive stands before a send only if its message is ready before it") {
+TEST_CASE("a receive stands before a send only if its message is ready before it",
+          "[pipelines-05][building-blocks-10]") {
   each_plan(is_sanitized ? 6 : 8, is_sanitized ? 14 : 20, [](plan const& made) {
     plan_facts const& facts = made.facts();
     auto const times = replay<int>(made, [](call const& one) { return unit_duration(one); });
@@ -107,7 +109,8 @@ TEST_CASE("a receive stands before a send only if its message is ready before it
   });
 }
 
-TEST_CASE("placing every receive right before its reader would deadlock without buffers") {
+TEST_CASE("placing every receive right before its reader would deadlock without buffers",
+          "[pipelines-04]") {
   // The reason for the order of messages, shown on the plainest pipeline: both ranks send first.
   plan const made = lay_out<OneFOneB>(facts_of<OneFOneB>(2, 4));
   auto steps = oracle::steps_of(2, lower_messages(made));
@@ -128,7 +131,7 @@ TEST_CASE("placing every receive right before its reader would deadlock without 
   CHECK(!replay_messages(made.facts(), oracle::pack(steps), send_semantics::buffered));
 }
 
-TEST_CASE("members of an expert group must issue the same calls") {
+TEST_CASE("members of an expert group must issue the same calls", "[pipelines-01][pipelines-23]") {
   plan const eight = lay_out<DualPipeV>(facts_of<DualPipeV>(4, 8)),
              ten = lay_out<DualPipeV>(facts_of<DualPipeV>(4, 10));
   CHECK(!check_expert_group(eight, 2, eight, 2));

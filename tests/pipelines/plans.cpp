@@ -53,7 +53,7 @@ int count(std::vector<call> const& calls, form what) {
 
 } // namespace
 
-TEST_CASE("every pipeline runs each pass once, in order, to the end") {
+TEST_CASE("every pipeline runs each pass once, in order, to the end", "[pipelines-08][pipelines-09]") {
   int plans = 0;
   each_plan([&](plan_facts const& facts, plan const& made) {
     auto const lists = oracle::lists_of(made);
@@ -129,7 +129,8 @@ TEST_CASE("interleaving with a group that does not divide the microbatches keeps
   }
 }
 
-TEST_CASE("the least number of microbatches is accepted and one less refused in a sentence") {
+TEST_CASE("the least number of microbatches is accepted and one less refused in a sentence",
+          "[pipelines-07]") {
   shipped_pipelines::each([]<class Pipeline>() {
     for (int ranks = 1; ranks <= 16; ++ranks) {
       int const least = Pipeline::min_microbatches(ranks);
@@ -145,7 +146,7 @@ TEST_CASE("the least number of microbatches is accepted and one less refused in 
   });
 }
 
-TEST_CASE("DualPipeV really needs 2P-1 microbatches") {
+TEST_CASE("DualPipeV really needs 2P-1 microbatches", "[pipelines-09]") {
   // The steps with one microbatch less, the size rule put aside: the passes no longer come out even.
   for (int ranks = 2; ranks <= 8; ++ranks) {
     plan_facts facts = facts_of<DualPipeV>(ranks, 2 * ranks - 2);

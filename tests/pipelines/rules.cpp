@@ -54,7 +54,8 @@ fault told(plan_facts const& of, plan_diagnosis const& wrong) {
 
 }  // namespace
 
-TEST_CASE("every rule has a code of its own, in ascending order, a sentence and a remedy") {
+TEST_CASE("every rule has a code of its own, in ascending order, a sentence and a remedy",
+          "[megatron-33]") {
   std::string last;
   for (rule const& one : rules) {
     std::string const text = one.sentence, code = "stretto[" + std::string(one.code) + "]: ";
@@ -96,7 +97,7 @@ TEST_CASE("sizes are refused before anything is built") {
   CHECK_THROWS_AS(proved_plan<DualPipeV>(4096, 1000000), std::invalid_argument);
 }
 
-TEST_CASE("plans that break a rule are named with rank, call, stage and microbatch") {
+TEST_CASE("plans that break a rule are named with rank, call, stage and microbatch", "[pipelines-19]") {
   plan_facts const whole = facts(1, 2, false, false), split = facts(1, 2, false, true),
                    paired = facts(1, 2, true, false);
   call const f0 = call::forward(0, 0), f1 = call::forward(0, 1), b0 = call::backward(0, 0),

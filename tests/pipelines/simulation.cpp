@@ -93,7 +93,7 @@ TEST_CASE("a zero-bubble V has no idle time between the first and the last call 
   }
 }
 
-TEST_CASE("a pair takes its longer lane, a call alone the sum of its phases") {
+TEST_CASE("a pair takes its longer lane, a call alone the sum of its phases", "[pipelines-a]") {
   CHECK(h800.duration(call::pair(0, 1, 1, 0)) == Approx(31.1));
   CHECK(h800.exposed(call::pair(0, 1, 1, 0)) == Approx(0));
   CHECK(h800.duration(call::forward(0, 0)) == Approx(24.4));

@@ -12,7 +12,8 @@ using lowered::policy;
 
 // The bend of a V without layers before it: the first layer behind the bend reads what came in from another rank, but is not
 // the first of a chunk that receives. A W that runs apart then still reads it while the next message comes in.
-TEST_CASE("an empty chunk before the bend of a V is legal where W runs apart", "[tables]") {
+TEST_CASE("an empty chunk before the bend of a V is legal where W runs apart",
+          "[tables][pipelines-02]") {
   for (int const ranks : {2, 3, 4}) {
     for (int const microbatches : {2 * ranks - 1, 4 * ranks}) {
       lowered::each_pipeline(ranks, microbatches, [&](plan made) {
@@ -31,7 +32,7 @@ TEST_CASE("an empty chunk before the bend of a V is legal where W runs apart", "
 
 // A pair whose forward has more layers than its backward, or none, makes B before F; lower_messages, and so the other end, has
 // F first.
-TEST_CASE("both ends list messages in one order where pairs are uneven", "[tables]") {
+TEST_CASE("both ends list messages in one order where pairs are uneven", "[tables][pipelines-02]") {
   for (int const ranks : {2, 3, 4}) {
     lowered::each_pipeline(ranks, 2 * ranks + 1, [&](plan made) {
       plan_facts const facts = made.facts();

@@ -53,7 +53,8 @@ private:
 
 }  // namespace
 
-TEST_CASE("nodes on several threads, passes of one node on different threads", "[torch]") {
+TEST_CASE("nodes on several threads, passes of one node on different threads",
+          "[torch][megatron-28][building-blocks-04]") {
   st::use_one_thread();
   constexpr int pairs = 2;
   st::tensors const adapter;
@@ -97,7 +98,7 @@ TEST_CASE("nodes on several threads, passes of one node on different threads", "
   }
 }
 
-TEST_CASE("a scope leaves the thread as it found it", "[torch]") {
+TEST_CASE("a scope leaves the thread as it found it", "[torch][megatron-a]") {
   st::tensors adapter;
   st::tensors::context outer, inner;
   c10::GradMode::set_enabled(false);

@@ -64,7 +64,8 @@ std::string named(std::vector<std::string> const& saves, forward_of_phase const&
 
 } // namespace
 
-TEST_CASE("a phase that keeps what it did not name is told which value", "[torch][saves]") {
+TEST_CASE("a phase that keeps what it did not name is told which value",
+          "[torch][saves][megatron-01][megatron-37][megatron-d]") {
   auto const w = random_tensor({4, 6}, at::kDouble, 2).set_requires_grad(true);
   auto const x_squared = [](at::Tensor const& x) { return written{x * x, {}}; };
   CHECK(named({}, x_squared) == "read");

@@ -53,7 +53,8 @@ void check_policies(options const& o, corpus const& text) {
 
 }  // namespace
 
-TEST_CASE("every policy gives the bits of ordinary autograd", "[torch]") {
+TEST_CASE("every policy gives the bits of ordinary autograd",
+          "[torch][megatron-21][building-blocks-07]") {
   text_file const file;
   auto o = small();
   SECTION("microbatches and ranks") {
@@ -73,7 +74,7 @@ TEST_CASE("every policy gives the bits of ordinary autograd", "[torch]") {
   check_policies(o, corpus(file.path(), o.model.sequence));
 }
 
-TEST_CASE("the number of expert ranks hardly changes the losses", "[torch]") {
+TEST_CASE("the number of expert ranks hardly changes the losses", "[torch][building-blocks-18]") {
   text_file const file;
   auto o = small();
   corpus const text(file.path(), o.model.sequence);

@@ -119,7 +119,7 @@ named_node const nodes[] = {{"linear", &linear_node},       {"scale", &scale_nod
 
 }  // namespace
 
-TEST_CASE("whole, split and ordinary backward give the same bits", "[torch]") {
+TEST_CASE("whole, split and ordinary backward give the same bits", "[torch][building-blocks-14]") {
   st::use_one_thread();
   auto const& [name, node] = GENERATE(Catch::Generators::from_range(nodes));
   auto const type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
@@ -268,7 +268,8 @@ TEST_CASE("a value passed on untouched", "[torch]") {
   CHECK(same_bits(gradient, root_gradient));
 }
 
-TEST_CASE("released storage: backward without it works, backward that needs it is an error", "[torch]") {
+TEST_CASE("released storage: backward without it works, backward that needs it is an error",
+          "[torch][megatron-01][megatron-b]") {
   st::tensors adapter;
   auto w = weight("w", {8, 8}, at::kFloat, 1);
   st::tensors::context writer, reader;

@@ -68,7 +68,7 @@ TEST_CASE("an overlapped pair of MoE layers has the order of the design and 8 wa
                                "F.combine after F.mlp", "I.attn after B.dispatch"});
 }
 
-TEST_CASE("the experts' weight gradient does not delay the backward dispatch", "[body]") {
+TEST_CASE("the experts' weight gradient does not delay the backward dispatch", "[body][megatron-05]") {
   using pair = body<Split, form::forward_backward, moe, moe>;
   CHECK_FALSE(pair::runs_after("B.dispatch", "W.mlp"));
   CHECK(pair::runs_after("B.dispatch", "I.mlp"));

@@ -270,7 +270,8 @@ TEST_CASE("the storage of a carried value goes back after its last reader, once"
   for (std::size_t i = 0; i < early.size(); ++i) CHECK(early[i].row < planned[i].row);
 }
 
-TEST_CASE("what overwrites a carried value waits for its readers under every name", "[carries]") {
+TEST_CASE("what overwrites a carried value waits for its readers under every name",
+          "[carries][building-blocks-01]") {
   flat_table table = table_of<TwoStream1F1B, SplitDW>("EMHPZ", 6);
   // The last reader of the trunk on a lane of its own, where nothing but the storage orders it before the next microbatch.
   int reader = -1, writer = -1;

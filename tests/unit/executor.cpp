@@ -35,7 +35,7 @@ TEST_CASE("losses are those of a plain walk over the layers", "[executor]") {
     CHECK(std::bit_cast<std::uint64_t>(walk(m)) == bits[static_cast<unsigned>(m)]);
 }
 
-TEST_CASE("gradients are those of finite differences", "[executor]") {
+TEST_CASE("gradients are those of finite differences", "[executor][megatron-14]") {
   auto compare = []<class M, class S>(std::string const& picture, S, std::type_identity<M>) {
     int const microbatches = 4;
     toy::network<M> net(picture, microbatches);

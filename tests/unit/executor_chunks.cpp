@@ -5,7 +5,7 @@
 using namespace stretto;
 using toy::agrees_with_serial, toy::counts, toy::mixes, toy::Model;
 
-TEST_CASE("several chunks, pairs across them, empty ones, I and W apart", "[executor]") {
+TEST_CASE("several chunks, pairs across them, empty ones, I and W apart", "[executor][pipelines-02]") {
   std::vector<std::string> const two = {"EM|MH", "E|MMH", "EMM|H", "EMDM|DH", "|EMMH", "EMDH|", "EDD|MMMH"};
   agrees_with_serial<Model, TwoStream1F1B, toy::CrossedChunks>(two, counts);
   agrees_with_serial<Model, TwoStream1F1B, SplitDW, toy::CrossedChunks>(two, counts);

@@ -79,7 +79,8 @@ TEST_CASE("a value lives on for the phase that saves it, also inside of one node
   CHECK(gradient_through<OneNode>() == expected);
 }
 
-TEST_CASE("a phase finds in backward what it said it saves, and nothing else", "[saves]") {
+TEST_CASE("a phase finds in backward what it said it saves, and nothing else",
+          "[saves][megatron-01][megatron-37]") {
   double expected = 0;
   // The head's loss is 0.7 h^4 with h = 0.5 x.
   for (int m = 0; m < 3; ++m) expected += 0.7 * 4 * std::pow(0.5, 3) * std::pow(toy::Embed::input(m), 4);

@@ -95,7 +95,8 @@ TEST_CASE("the first forward layer meets the last backward layer", "[steps]") {
   }
 }
 
-TEST_CASE("a microbatch keeps its slot while it is in flight, and slots are reused", "[steps]") {
+TEST_CASE("a microbatch keeps its slot while it is in flight, and slots are reused",
+          "[steps][megatron-09]") {
   auto const slots_of = []<class P>(P, int ranks, int rank, int microbatches) {
     plan const all = proved_plan<P>(ranks, microbatches);
     auto const [steps, slots] = place_steps(all, lower_messages(all), rank);
