@@ -12,6 +12,7 @@
 #include <stretto/check.hpp>
 #include <stretto/check_messages.hpp>
 #include <stretto/check_plan.hpp>
+#include <stretto/check_releases.hpp>
 #include <stretto/dataflow.hpp>
 #include <stretto/detail/op_place.hpp>
 #include <stretto/error.hpp>

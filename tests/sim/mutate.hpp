@@ -2,6 +2,8 @@
 
 #include "sim/programs.hpp"
 
+#include <stretto/check_releases.hpp>
+
 #include <algorithm>
 
 /// Changes of a lowered rank that keep everything else as it is: waits and releases follow their rows.

@@ -16,7 +16,7 @@ LAYERS = [
     ["value", "phase", "rules", "sentence"],
     ["error", "program", "builder", "dataflow", "access", "link", "adapter", "backend", "timeline"],
     ["items", "block", "node", "slot", "walk", "layers", "block_types", "check"],
-    ["pipeline", "pipelines/", "plan", "body", "schedule", "schedules/", "ports", "steps", "layout", "states", "releases", "issue", "flatten", "lower", "explain", "proof", "check_plan",
+    ["pipeline", "pipelines/", "plan", "body", "schedule", "schedules/", "ports", "steps", "layout", "states", "releases", "issue", "flatten", "lower", "explain", "proof", "check_plan", "check_releases",
      "check_messages"],
     ["executor", "simulate", "inspect"],
     ["stretto"],
