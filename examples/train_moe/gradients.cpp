@@ -42,21 +42,6 @@ struct square {
   static bool same_place(square const& a, square const& b) { return !before(a, b) && !before(b, a); }
 };
 
-/// What every rank has, which need not be the same number.
-std::vector<square> gather(std::vector<square> mine, rank_communicator& ranks) {
-  auto const all_ranks = static_cast<std::size_t>(ranks.ranks());
-  std::size_t const count = mine.size();
-  std::vector<std::size_t> counts(all_ranks);
-  ranks.all_gather(&count, 1, counts.data());
-  std::size_t const most = *std::max_element(counts.begin(), counts.end());
-  mine.resize(most);
-  std::vector<square> padded(most * all_ranks), all;
-  ranks.all_gather(mine.data(), most, padded.data());
-  for (std::size_t rank = 0; rank < all_ranks; ++rank)
-    for (std::size_t i = 0; i < counts[rank]; ++i) all.push_back(padded[rank * most + i]);
-  return all;
-}
-
 }  // namespace
 
 void reduce_replicated(std::vector<model_parameter> const& parameters, rank_communicator& ranks) {
@@ -80,7 +65,8 @@ double global_norm(std::vector<model_parameter> const& parameters, rank_communic
       for (std::int64_t e = 0; e < gradient.size(0); ++e)
         mine.push_back({each.first_expert + static_cast<int>(e), each.layer, place, squares_of(gradient[e])});
   }
-  auto all = gather(mine, ranks);
+  std::vector<square> all;
+  for (auto const& of_rank : gather_all(mine, ranks)) all.insert(all.end(), of_rank.begin(), of_rank.end());
   std::sort(all.begin(), all.end(), square::before);
   // Replicas have the same bits.
   all.erase(std::unique(all.begin(), all.end(), square::same_place), all.end());

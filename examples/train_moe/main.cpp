@@ -5,11 +5,17 @@
 #include "run_plan.hpp"
 #include "trainer.hpp"
 
+#include <stretto/adapters/host/failure.hpp>
+
+#include <atomic>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include <unistd.h>
@@ -32,6 +38,24 @@ namespace fs = std::filesystem;
       "CUDA are, or say --device cpu");
 }
 
+/// Null if all ranks are threads of this process. Never destroyed: after a failure threads of it may be in a call that does
+/// not end before the deadline.
+train_moe::processes* others = nullptr;
+
+/// What is wrong, on one line of stderr, whatever a library put into its message.
+void say(std::string const& problem) {
+  std::fprintf(stderr, "train_moe: %s\n", problem.substr(0, problem.find('\n')).c_str());
+}
+
+/// Ends one of several processes, by which the others learn of it. Threads that still wait for others do not hold it up.
+[[noreturn]] void end_after_failure(std::string const& problem, bool names_op) {
+  static std::atomic_flag ending;
+  if (ending.test_and_set()) std::this_thread::sleep_for(std::chrono::hours(1));
+  say(others->told(problem.substr(0, problem.find('\n')), names_op));
+  std::fflush(nullptr);
+  std::_Exit(1);
+}
+
 int run(int argc, char** argv) {
   using namespace train_moe;
   auto const parsed = parse_options(argc, argv);
@@ -39,42 +63,56 @@ int run(int argc, char** argv) {
   auto const& o = *parsed;
   if (!serves(o.model.device)) continue_on_gpu(argv);
   prepare(o.model.device);
+  auto const place = place_in_launch(o);
+  bool const reports = !place || place->rank == 0;
   corpus const text(o.text, o.model.sequence);
-  output_file const json("--json", o.json);
-  output_file const trace("--trace", o.trace);
+  output_file const json("--json", reports ? o.json : fs::path());
+  output_file const trace("--trace", reports ? o.trace : fs::path());
 
-  print_header(o, text);
+  if (place) others = join_processes(o, end_after_failure).release();
+  if (reports) print_header(o, text);
   std::vector<run_result> runs;
   for (auto const how : all_policies) {
     if (o.compare ? !goes_with_pipeline(o, how) : how != o.how) continue;
     progress_line line(how, o.steps);
-    runs.push_back(train(o, how, text, [&line](progress const& now) { line.show(now); }));
-    line.finish(runs.back());
+    runs.push_back(train(o, how, text, [&line](progress const& now) { line.show(now); }, others));
+    if (reports) line.finish(runs.back());
   }
+  if (others) others->leave();
+  if (!reports) return 0;
   if (o.compare) print_comparison(o, runs);
   json.write([&](std::ostream& out) { write_json(out, o, runs); });
   trace.write([&](std::ostream& out) { write_trace(out, o, runs.back()); });
   return 0;
 }
 
-}  // namespace
-
-/// 0: trained. 2: the command line or the text cannot be served. 1: something failed on the way.
-int main(int argc, char** argv) {
+/// Trains, or says why not.
+int status_of(int argc, char** argv) {
   std::string problem;
-  int status = 1;
   try {
     return run(argc, argv);
   } catch (train_moe::input_error const& error) {
-    problem = error.what();
-    status = 2;
+    say(error.what());
+    return 2;
   } catch (std::bad_alloc const&) {
     problem = "out of memory; make the model, --batch or --seq smaller";
+  } catch (stretto::host::step_error const& error) {
+    if (others) end_after_failure(error.what(), error.in_op);
+    problem = error.what();
   } catch (std::exception const& error) {
     problem = error.what();
   }
-  // One line, whatever a library put into its message.
-  problem = problem.substr(0, problem.find('\n'));
-  std::fprintf(stderr, "train_moe: %s\n", problem.c_str());
-  return status;
+  if (others) end_after_failure("rank " + std::to_string(others->place().rank) + " failed: " + problem, false);
+  say(problem);
+  return 1;
+}
+
+} // namespace
+
+/// 0: trained. 2: the command line or the text cannot be served. 1: something failed on the way.
+int main(int argc, char** argv) {
+  int const status = status_of(argc, argv);
+  if (others == nullptr) return status;
+  std::fflush(nullptr);
+  std::_Exit(status);
 }

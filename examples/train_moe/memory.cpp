@@ -5,7 +5,7 @@
 #include <c10/core/impl/alloc_cpu.h>
 
 #include <atomic>
-#include <memory>
+#include <cstddef>
 
 namespace train_moe {
 namespace {
@@ -13,30 +13,30 @@ namespace {
 std::atomic<std::size_t> live{0};
 std::atomic<std::size_t> peak{0};
 
-struct block {
-  void* data;
+/// In front of the data, whose alignment it keeps: deleters are given nothing but the data.
+struct alignas(c10::gAlignment) header {
   std::size_t bytes;
 };
 
-void release(void* context) {
-  std::unique_ptr<block> const freed(static_cast<block*>(context));
-  c10::free_cpu(freed->data);
-  live -= freed->bytes;
+void release(void* data) {
+  auto* const before = static_cast<header*>(data) - 1;
+  live -= before->bytes;
+  c10::free_cpu(before);
 }
 
-/// torch's own memory, with a record of the size beside it.
+/// torch's own memory, with a record of the size.
 class counting_allocator : public c10::Allocator {
 public:
   c10::DataPtr allocate(std::size_t bytes) override {
-    auto record = std::make_unique<block>(block{c10::alloc_cpu(bytes), bytes});
+    auto* const before = static_cast<header*>(c10::alloc_cpu(sizeof(header) + bytes));
+    before->bytes = bytes;
     auto const now = live += bytes;
-    for (auto before = peak.load(); before < now && !peak.compare_exchange_weak(before, now);) {
+    for (auto highest = peak.load(); highest < now && !peak.compare_exchange_weak(highest, now);) {
     }
-    auto* const data = record->data;
-    return {data, record.release(), &release, c10::Device(c10::DeviceType::CPU)};
+    void* const data = before + 1;
+    return {data, data, &release, c10::Device(c10::DeviceType::CPU)};
   }
-  // No deleter that works on the bare data pointer: the size lies elsewhere.
-  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* to, void const* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
 };
 

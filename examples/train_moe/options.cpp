@@ -176,6 +176,8 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   flags.add("--aux", "X", number(m.auxiliary), "Weight of the load-balancing loss");
   flags.add("--link-gbps", "X", "", "Model a link of this bandwidth between expert ranks");
   flags.add("--link-us", "X", "", "Model a link of this latency between expert ranks");
+  flags.add("--deadline", "SECONDS", number(o.deadline),
+            "How long a rank waits for another before it gives up");
   flags.add("--json", "FILE", "", "Write the results here");
   flags.add("--trace", "FILE", "", "Write a Chrome trace of the last step here, for ui.perfetto.dev");
 
@@ -209,6 +211,7 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   long long seed = 1;
   flags.read_whole("--seed", seed, 0, std::numeric_limits<long long>::max());
   m.seed = static_cast<std::uint64_t>(seed);
+  flags.read("--deadline", o.deadline, 1, 86400);
   flags.read("--lr", o.learning_rate, 0, 10, true);
   flags.read("--clip", o.clip, 0, 1e9, true);
   flags.read("--aux", m.auxiliary, 0, 1e3, false);

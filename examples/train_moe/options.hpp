@@ -38,6 +38,7 @@ struct options {
   double clip = 1.0;
   double link_gbps = 0;
   double link_us = 0;
+  int deadline = 30; ///< seconds that a rank waits for another
 
   std::filesystem::path json;
   std::filesystem::path trace;

@@ -105,6 +105,7 @@ nlohmann::ordered_json json_of(options const& o, run_result const& run) {
   return {{"policy", name_of(run.how)},
           {"pipeline", run.pipeline},
           {"ranks", o.ep * o.pp},
+          {"process_ids", run.process_ids},
           {"config", config_of(o)},
           {"losses", losses},
           {"heldout_loss", nine_digits(run.held_out_loss)},

@@ -5,8 +5,9 @@
 #include "optimizer.hpp"
 #include "run_device.hpp"
 #include "run_plan.hpp"
-#include "thread_peers.hpp"
+#include "thread_links.hpp"
 
+#include <stretto/adapters/host/clock.hpp>
 #include <stretto/adapters/host/group.hpp>
 #include <stretto/adapters/torch/threads.hpp>
 
@@ -16,11 +17,17 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <iterator>
+#include <cstddef>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
+
+#include <unistd.h>
 
 namespace train_moe {
 namespace {
@@ -38,83 +45,105 @@ int evaluation_microbatches(options const& o) {
 }
 int evaluation_count(options const& o) { return evaluation_microbatches(o) * o.batch * o.ep; }
 
-/// What all ranks of a run share.
-struct shared_run {
+/// What every rank of a run is told.
+struct run_order {
   options const& o;
   policy how;
   corpus const& text;
   stretto::plan const& plan;
-  stretto::host::group& group;
-  stage_mailbox& mailbox;
 };
-
-// Orders of collective calls. Number 0 is there from the start and has all ranks; the expert ranks of each stage have two
-// more, one for the lane of a step and one for what comes between steps.
-constexpr int of_all = 0;
-int of_rows(int stage_rank) { return 1 + 2 * stage_rank; }
-int of_replicas(int stage_rank) { return 2 + 2 * stage_rank; }
-void add_domains(stretto::host::group& group, rank_place const& grid) {
-  for (int stage_rank = 0; stage_rank < grid.pp; ++stage_rank) {
-    std::vector<int> members;
-    for (int expert_rank = 0; expert_rank < grid.ep; ++expert_rank)
-      members.push_back(stage_rank * grid.ep + expert_rank);
-    group.add_domain(members);
-    group.add_domain(members);
-  }
-}
 
 /// One rank of a training run.
 class rank_trainer {
 public:
-  rank_trainer(shared_run const& run, rank_place const& place)
+  rank_trainer(run_order const& run, rank_place const& place, rank_links& links)
       : options_(run.o), text_(run.text), facts_(run.plan.facts()), device_(device_of(run.o.model.device)),
-        place_(place), ranks_(run.group.communicator(place.rank, of_all)),
-        replicas_(run.group.communicator(place.rank, of_replicas(place.pipeline_rank()))),
-        linked_(run.group.communicator(place.rank, of_rows(place.pipeline_rank()))),
-        rows_(device_.make_rows(run.how, linked_)),
-        exchange_(*rows_, run.o.model.experts / run.o.ep), peers_(run.mailbox, place),
+        place_(place), shares_process_(links.shares_process()), ranks_(links.all()),
+        replicas_(links.replicas()), linked_(links.rows()), rows_(device_.make_rows(run.how, linked_)),
+        exchange_(*rows_, run.o.model.experts / run.o.ep), peers_(links.peers()),
         model_(run.o.model, exchange_, parts_of(facts_, place.pipeline_rank(), run.o.model.layers)),
         optimizer_(model_.parameters()) {
     model_.step().resize(run.o.model.layers, run.o.microbatches, run.o.ep);
-    runner_ = device_.make_step(run.how, {model_, run.plan, place_, peers_, run.group.board()});
+    runner_ = device_.make_step(run.how, {model_, run.plan, place_, peers_, links.board()});
   }
 
-  void train(run_result& result, std::vector<std::vector<gradient_hash>>& hashes,
-             std::vector<std::vector<stretto::span>>& timelines, std::vector<double>& exposed,
-             std::function<void(progress const&)> const& report) {
+  /// Rank 0 gets the whole result.
+  run_result train(std::function<void(progress const&)> const& report) {
+    run_result result;
+    std::vector<gradient_hash> hashes;
+    double exposed = 0;
     for (int step = 0; step < options_.steps; ++step) {
       load_step(step);
       std::size_t const before = device_.live_bytes();
       ranks_.barrier();
-      if (reports()) device_.restart_peak();
+      if (counts_memory()) device_.restart_peak();
       ranks_.barrier();
       auto const start = clock::now();
-      run_step(exposed[index()]);
+      run_step(exposed);
       ranks_.barrier();
-      if (reports()) result.peak_bytes = std::max(result.peak_bytes, device_.peak_bytes() - before);
+      if (counts_memory()) result.peak_bytes = std::max(result.peak_bytes, device_.peak_bytes() - before);
       auto const loss = mean_loss();
       reduce_replicated(model_.parameters(), replicas_);
       auto const norm = global_norm(model_.parameters(), ranks_);
       if (!std::isfinite(norm))
         throw std::runtime_error("the gradient of step " + std::to_string(step + 1) +
                                  " is not finite; a smaller --lr may help");
-      if (step + 1 == options_.steps)
-        hashes[index()] = hash_gradients(model_.parameters(), place_.expert_rank());
+      if (step + 1 == options_.steps) hashes = hash_gradients(model_.parameters(), place_.expert_rank());
       optimizer_.step(learning_rate_at(step, options_.steps, options_.learning_rate),
                       std::min(1.0, options_.clip / norm));
       device_.finish();
       ranks_.barrier();
       if (reports()) note_step(result, loss, seconds_since(start), report);
     }
-    timelines[index()] = runner_->timeline();
-    if (reports()) result.link_seconds = linked_.modelled_us() * 1e-6;
-    auto const held_out = evaluate();
-    if (reports()) result.held_out_loss = held_out;
+    result.link_seconds = linked_.modelled_us() * 1e-6;
+    collect(result, std::move(hashes), exposed);
+    result.held_out_loss = evaluate();
+    return result;
   }
 
 private:
-  std::size_t index() const { return static_cast<std::size_t>(place_.rank); }
   bool reports() const { return place_.rank == 0; }
+  bool counts_memory() const { return !shares_process_ || reports(); }
+
+  void collect(run_result& result, std::vector<gradient_hash> hashes, double exposed) {
+    std::vector<char> text;
+    for (auto const& each : hashes) {
+      text.insert(text.end(), each.name.begin(), each.name.end());
+      text.push_back('\n');
+      auto const* const bits = reinterpret_cast<char const*>(&each.hash);
+      text.insert(text.end(), bits, bits + sizeof each.hash);
+    }
+    std::vector<gradient_hash> all;
+    auto const texts = gather_all(text, ranks_);
+    for (std::size_t rank = 0; rank < texts.size(); ++rank)
+      for (auto at = texts[rank].begin(); at != texts[rank].end();) {
+        auto const end = std::find(at, texts[rank].end(), '\n');
+        gradient_hash one{{at, end}, static_cast<int>(rank) % place_.ep, 0};
+        std::memcpy(&one.hash, &*end + 1, sizeof one.hash);
+        all.push_back(std::move(one));
+        at = end + 1 + sizeof one.hash;
+      }
+    result.gradient_digest = digest_of(std::move(all));
+
+    // Processes count time from a moment of their own; they leave a barrier together.
+    ranks_.barrier();
+    auto const now = gather_all<double>({stretto::host::now_us()}, ranks_);
+    auto const spans = gather_all(runner_->timeline(), ranks_);
+    for (std::size_t rank = 0; rank < spans.size(); ++rank) {
+      double const shift = shares_process_ ? 0 : now[0][0] - now[rank][0];
+      for (auto each : spans[rank]) {
+        each.start_us += shift, each.end_us += shift;
+        result.last_step.push_back(each);
+      }
+    }
+    for (auto const& each : gather_all<double>({exposed}, ranks_))
+      result.exposed_seconds += each[0] / ranks_.ranks();
+    for (auto const& each : gather_all<long>({static_cast<long>(::getpid())}, ranks_))
+      if (result.process_ids.empty() || result.process_ids.back() != each[0]) result.process_ids.push_back(each[0]);
+    std::size_t bytes = 0;
+    for (auto const& each : gather_all<std::size_t>({result.peak_bytes}, ranks_)) bytes += each[0];
+    result.peak_bytes = bytes;
+  }
 
   template <class Window> void load(int microbatches, Window const& window) {
     auto const tokens = static_cast<std::int64_t>(options_.batch) * options_.model.sequence;
@@ -207,10 +236,11 @@ private:
   stretto::plan_facts const& facts_;
   run_device const& device_;
   rank_place place_;
+  bool shares_process_;
   rank_communicator ranks_, replicas_, linked_;
   std::unique_ptr<rank_rows> rows_;
   expert_exchange exchange_;
-  thread_peers peers_;
+  stage_peers& peers_;
   language_model model_;
   adam_w optimizer_;
   std::unique_ptr<step_runner> runner_;
@@ -219,35 +249,33 @@ private:
 } // namespace
 
 run_result train(options const& o, policy how, corpus const& text,
-                 std::function<void(progress const&)> const& report) {
+                 std::function<void(progress const&)> const& report, processes* others) {
   stretto::torch::use_one_thread();
   auto const plan = plan_of(o, how);
-  stretto::host::group_options settings;
-  settings.link = {.gigabits_per_second = o.link_gbps, .microseconds = o.link_us};
-  rank_place const grid{o.ep, o.pp};
-  stretto::host::group group(o.ep * o.pp, settings);
-  add_domains(group, grid);
-  stage_mailbox mailbox(group);
-
+  run_order const order{o, how, text, plan};
   run_result result;
+  auto const train_rank = [&](rank_place const& place, rank_links& links) {
+    device_of(o.model.device).start_rank();
+    auto found = rank_trainer(order, place, links).train(report);
+    if (place.rank == 0) result = std::move(found);
+  };
+  if (others) {
+    train_rank(others->place(), others->links());
+  } else {
+    stretto::host::group_options settings;
+    settings.deadline = std::chrono::seconds(o.deadline);
+    settings.link = {.gigabits_per_second = o.link_gbps, .microseconds = o.link_us};
+    stretto::host::group group(o.ep * o.pp, settings);
+    thread_links::prepare(group, {o.ep, o.pp});
+    stage_mailbox mailbox(group);
+    group.run([&](int rank) {
+      rank_place const place{o.ep, o.pp, rank};
+      thread_links links(group, mailbox, place);
+      train_rank(place, links);
+    });
+  }
   result.how = how;
   result.pipeline = plan.facts().name;
-  auto const ranks = static_cast<std::size_t>(group.ranks());
-  std::vector<std::vector<gradient_hash>> hashes(ranks);
-  std::vector<std::vector<stretto::span>> timelines(ranks);
-  std::vector<double> exposed(ranks);
-  group.run([&](int rank) {
-    device_of(o.model.device).start_rank();
-    rank_trainer trainer({o, how, text, plan, group, mailbox}, {o.ep, o.pp, rank});
-    trainer.train(result, hashes, timelines, exposed, report);
-  });
-
-  std::vector<gradient_hash> all;
-  for (auto& of_rank : hashes) std::move(of_rank.begin(), of_rank.end(), std::back_inserter(all));
-  result.gradient_digest = digest_of(std::move(all));
-  for (auto const& of_rank : timelines)
-    result.last_step.insert(result.last_step.end(), of_rank.begin(), of_rank.end());
-  for (auto const each : exposed) result.exposed_seconds += each / group.ranks();
   result.bigram_loss = text.bigram_loss(evaluation_count(o));
   return result;
 }

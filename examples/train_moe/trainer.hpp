@@ -2,6 +2,7 @@
 
 #include "corpus.hpp"
 #include "options.hpp"
+#include "processes.hpp"
 
 #include <stretto/timeline.hpp>
 
@@ -25,6 +26,7 @@ struct run_result {
   double link_seconds = 0;    ///< modelled link time of all steps, of the first rank
   std::size_t peak_bytes = 0; ///< of tensors that a step makes, all ranks together
   std::vector<stretto::span> last_step;
+  std::vector<long> process_ids; ///< of the ranks; one of them if all are threads of one process
 };
 
 struct progress {
@@ -39,8 +41,10 @@ bool serves(device_kind device);
 /// Before the first run on a device. Throws `input_error` if this machine cannot serve it.
 void prepare(device_kind device);
 
-/// Trains on a thread for each of `o.ep * o.pp` ranks and calls `report` after every step, on one of them.
+/// Trains on a thread for each of `o.ep * o.pp` ranks, or as one of `others`, and calls `report` after every step on rank 0,
+/// which alone has the whole result.
 /// Throws what a step throws, with rank and op in the text.
-run_result train(options const& o, policy how, corpus const& text, std::function<void(progress const&)> const& report);
+run_result train(options const& o, policy how, corpus const& text, std::function<void(progress const&)> const& report,
+                 processes* others = nullptr);
 
 }  // namespace train_moe

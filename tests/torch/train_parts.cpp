@@ -157,7 +157,7 @@ TEST_CASE("replicated gradients are added up in rank order, the norm covers all 
     return random_tensor(sizes, at::kFloat, which * 10 + static_cast<std::uint64_t>(rank));
   };
   group.run([&](int rank) {
-    auto comm = group.communicator(rank);
+    rank_communicator comm = group.communicator(rank);
     auto const r = static_cast<std::size_t>(rank);
     stretto::torch::parameter replicated("w", at::zeros({7, 3})), experts("e", at::zeros({2, 4, 4}));
     replicated.accumulate(gradient(rank, 1, {7, 3}));
@@ -230,6 +230,12 @@ TEST_CASE("tensor memory is counted", "[torch]") {
   }
   CHECK(live_tensor_bytes() == before);
   CHECK(peak_tensor_bytes() - before == 3 * 4096);
+  // As some kernels take scratch memory.
+  auto* const allocator = c10::GetAllocator(c10::DeviceType::CPU);
+  auto* const scratch = allocator->raw_allocate(100);
+  CHECK(live_tensor_bytes() == before + 100);
+  allocator->raw_deallocate(scratch);
+  CHECK(live_tensor_bytes() == before);
   restart_peak();
   CHECK(peak_tensor_bytes() == before);
 }

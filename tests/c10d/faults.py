@@ -1,0 +1,85 @@
+"""faults.py TRAIN_MOE: one of several processes is killed, stopped, or loses its network in the middle of a run. All others end
+within the deadline, each with one line that names a rank and, if an op was running, the op and its microbatch. With
+STRETTO_EVERY_SIZE set there are 50 kills."""
+
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from launching import TINY, free_port, start, write_text
+
+DEADLINE = 5
+# What an op that ran into the deadline at its end, and the telling of it, may add on a machine with other work.
+SLACK = 5
+PIPELINES = [("one_f_one_b_ep", "split_dw"), ("dual_pipe_v", "split_dw"), ("interleaved_ep", "two_stream_1f1b"),
+             ("zero_bubble_v", "serial"), ("gpipe", "autograd"), ("zero_bubble_h1", "split_dw"), ("interleaved", "serial"),
+             ("one_f_one_b", "two_stream_1f1b"), ("serial", "serial")]
+NAMED = re.compile(r"^train_moe: rank \d+: .+, microbatch \d+ failed: .+$")
+BETWEEN = re.compile(r"^train_moe: rank \d+ failed: .+$")
+
+
+def fault(program: str, folder: pathlib.Path, text: str, seed: int, how: signal.Signals) -> tuple[bool, float]:
+    """Whether the survivors named an op, and after how long the last of them had ended."""
+    chance = random.Random(seed)
+    pipeline, policy = PIPELINES[seed % len(PIPELINES)]
+    ep, pp = chance.choice([(2, 2), (1, 4), (1, 3), (2, 1)])
+    ranks, port, output, results = ep * pp, free_port(), folder / "out.txt", folder / "results.json"
+    output.write_text("")
+    # Long before the end something happens.
+    flags = ["--text", text, *TINY, "--ep", str(ep), "--pp", str(pp), "--pipeline", pipeline, "--policy", policy, "--microbatches",
+             "8", "--steps", "10000", "--deadline", str(DEADLINE), "--json", str(results)]
+    running = [start(program, flags, output if rank == 0 else folder / f"out.{rank}", RANK=rank, WORLD_SIZE=ranks,
+                     MASTER_PORT=port) for rank in range(ranks)]
+    what = f"seed {seed}: {pipeline}, {policy}, {ep} x {pp} ranks"
+    try:
+        header = time.monotonic() + 120
+        while "plan   " not in output.read_text():
+            assert time.monotonic() < header and all(each.poll() is None for each in running), what
+            time.sleep(0.02)
+        time.sleep(0.3 + chance.random())
+        victim = chance.randrange(ranks)
+        what += f", {how.name} of rank {victim}"
+        assert all(each.poll() is None for each in running), what
+        running[victim].send_signal(how)
+        began = time.monotonic()
+        named = 0
+        for rank, each in enumerate(running):
+            if rank == victim:
+                continue
+            _, err = each.communicate(timeout=max(0.1, DEADLINE + SLACK - (time.monotonic() - began)))
+            lines = err.splitlines()
+            assert each.returncode == 1 and len(lines) == 1, (what, rank, each.returncode, err)
+            assert NAMED.match(lines[0]) or BETWEEN.match(lines[0]), (what, rank, err)
+            named += bool(NAMED.match(lines[0]))
+        assert not results.exists() and not list(folder.glob("results*")), what
+        return named == ranks - 1, time.monotonic() - began
+    finally:
+        for each in running:
+            each.kill()
+            each.wait()
+
+
+def main() -> None:
+    program = str(pathlib.Path(sys.argv[1]).resolve())
+    every = "STRETTO_EVERY_SIZE" in os.environ
+    with tempfile.TemporaryDirectory() as place:
+        folder = pathlib.Path(place)
+        text = write_text(folder)
+        named = [fault(program, folder, text, seed, signal.SIGKILL) for seed in range(50 if every else 6)]
+        silent = [fault(program, folder, text, 100 + seed, signal.SIGSTOP) for seed in range(9 if every else 1)]
+    for what, all_of_it in (("kills", named), ("stops", silent)):
+        told = sum(found for found, _ in all_of_it)
+        longest = max(seconds for _, seconds in all_of_it)
+        print(f"{told} of {len(all_of_it)} {what} were told with an op; the last survivor ended after at most {longest:.1f} s")
+    # The others met a rank between its steps.
+    assert any(found for found, _ in named + silent)
+
+
+if __name__ == "__main__":
+    main()

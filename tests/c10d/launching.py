@@ -1,0 +1,34 @@
+"""Several processes of train_moe, with the environment that torchrun gives them."""
+
+import os
+import pathlib
+import socket
+import subprocess
+
+LAUNCH = pathlib.Path(__file__).resolve().parents[2] / "examples" / "launch.sh"
+TINY = ["--layers", "5", "--dense", "1", "--hidden", "16", "--heads", "2", "--ffn", "8", "--experts", "4", "--seq", "12",
+        "--batch", "2"]
+VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def environment(**given: object) -> dict[str, str]:
+    found = {key: value for key, value in os.environ.items() if key not in VARIABLES}
+    return found | {key: str(value) for key, value in given.items()}
+
+
+def start(program: str, arguments: list[str], output: pathlib.Path | None = None, **given: object) -> subprocess.Popen:
+    """One process; its stdout goes to a file if there is one to read while it runs."""
+    out = open(output, "w") if output else subprocess.PIPE
+    return subprocess.Popen([program, *arguments], env=environment(**given), stdout=out, stderr=subprocess.PIPE, text=True)
+
+
+def write_text(folder: pathlib.Path) -> str:
+    file = folder / "text.txt"
+    file.write_text(" ".join(f"{n} times {n % 7} is {n * (n % 7)}," for n in range(1500)))
+    return str(file)
