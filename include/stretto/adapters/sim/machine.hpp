@@ -4,6 +4,8 @@
 #include <stretto/adapters/sim/passes.hpp>
 #include <stretto/adapters/sim/wires.hpp>
 
+#include <array>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -79,7 +81,7 @@ private:
     hash salt;
     int reads, copies, writes, clears,
         frees; ///< where they begin; they end where those of the next one begin
-    int sum;
+    int sum, seen; ///< where what it read is added, and looked at; -1: nowhere
   };
   struct state_place {
     int place, rank, row;
@@ -109,6 +111,7 @@ private:
         if (content_[block] == poison || gone_[reads_[r]] != 0) return fail(task, block);
         sum = mix(sum, content_[block]);
       }
+      if (p.seen >= 0) seen_[p.seen] = sum;
       for (int c = p.copies; c < end.copies; ++c) {
         copy const& one = copies_[c];
         int const block = holds_[one.from];
@@ -191,6 +194,8 @@ private:
     op const& o = of_.ranks[rank].ops[row];
     int const on = static_cast<int>(o.on);
     begin(p.salt);
+    // What a pass reads is looked at as well, since it may matter to nobody.
+    if (p.node >= 0) parts_[parts_.size() - 1].seen = read_by(rank, o, p);
     for (int place : p.reads) reads_.push_back(base_ + place);
     for (part::share const& s : p.shares) copies_.push_back({base_ + s.from, base_ + s.to, 0, -1});
     for (part::write const& w : p.writes) {
@@ -239,11 +244,17 @@ private:
 
   void begin(hash salt) {
     parts_.push_back(
-        {salt, reads_.size(), copies_.size(), writes_.size(), clears_.size(), frees_.size(), -1});
+        {salt, reads_.size(), copies_.size(), writes_.size(), clears_.size(), frees_.size(), -1, -1});
   }
   int see(hash name) {
     seen_names_.push_back(name);
     return seen_names_.size() - 1;
+  }
+  int read_by(int rank, op const& o, part const& p) {
+    hash const name = mix(mix(p.salt, 9000), static_cast<hash>(o.microbatch));
+    int& at = read_[{rank, o.layer, p.node, p.kind, o.microbatch}];
+    if (at == 0) at = see(name) + 1;
+    return at - 1;
   }
   void sort_by_name() {
     int const sums = sum_names_.size();
@@ -269,6 +280,7 @@ private:
   numbered<int> holds_, names_; ///< what lies at a place, and at how many
   numbered<char> gone_; ///< whether what a place holds went back
   numbered<hash> content_, sums_, seen_;
+  std::map<std::array<int, 5>, int> read_;
   outcome wrong_;
 };
 

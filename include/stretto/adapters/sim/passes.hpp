@@ -44,6 +44,7 @@ struct part {
   numbered<int> clears;
   numbered<int> gives_up; ///< names of storage that came in
   int adds_to_node = -1; ///< parameter gradients
+  int node = -1, kind = 0; ///< whose part it is: of a forward, an I or a W
 };
 
 /// The passes of one rank.
@@ -136,6 +137,7 @@ private:
     block_facts const& f = facts(o);
     part p;
     p.salt = mix(name(o, 1000 + node), static_cast<hash>(o.microbatch));
+    p.node = node;
     for (int r = 0; r < f.leaves; ++r) {
       if (f.node_of[f.leaf_phase[r]] != node || f.leaf_inside_node[r]) continue;
       if (int const v = f.leaf_root[r]; v >= 0) {
@@ -192,6 +194,7 @@ private:
     block_facts const& f = facts(o);
     part p;
     p.salt = name(o, 2000 + node);
+    p.node = node, p.kind = 1;
     read_saved(p, o, node, true);
     read_output_gradients(p, o, node);
     for (int i = 0; i < f.inputs; ++i) {
@@ -216,6 +219,7 @@ private:
     block_facts const& f = facts(o);
     part p;
     p.salt = name(o, 3000 + node);
+    p.node = node, p.kind = 2;
     read_saved(p, o, node, false);
     read_output_gradients(p, o, node);
     p.reads.push_back(place(o.group, pending_cell(node)));
