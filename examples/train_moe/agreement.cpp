@@ -34,7 +34,7 @@ std::vector<std::string> lines_of(std::string const& text) {
 
 } // namespace
 
-std::string agreement_of(options const& o) {
+std::string agreement_of(options const& o, std::uint64_t text) {
   auto const& m = o.model;
   std::string all;
   auto const add = [&all](char const* name, auto const& value) {
@@ -53,6 +53,7 @@ std::string agreement_of(options const& o) {
     if ((o.compare || how == o.how) && goes_with_pipeline(o, how))
       add(fmt::format("the plan of {} with digest", name_of(how)).c_str(),
           fmt::format("{:016x}", digest_of(plan_of(o, how))));
+  add("a --text with digest", fmt::format("{:016x}", text));
   return all;
 }
 

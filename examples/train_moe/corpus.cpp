@@ -106,6 +106,10 @@ std::span<unsigned char const> corpus::held_out(int which, int count) const {
   return std::span(held_out_).subspan(window / in_block * block_ + window % in_block * sequence_, sequence_ + 1);
 }
 
+std::uint64_t corpus::digest() const {
+  return hash_bytes(hash_bytes(training_.size(), training_.data(), training_.size()), held_out_.data(), held_out_.size());
+}
+
 double corpus::bigram_loss(int count) const {
   std::vector<double> pairs(256 * 256, 0.1);
   for (std::size_t i = 1; i < training_.size(); ++i) pairs[training_[i - 1] * std::size_t{256} + training_[i]] += 1;

@@ -19,6 +19,8 @@ public:
 
   std::size_t training_bytes() const { return training_.size(); }
   std::size_t held_out_bytes() const { return held_out_.size(); }
+  /// Of all bytes: two ranks that read the same have the same.
+  std::uint64_t digest() const;
 
   /// `sequence + 1` consecutive bytes of training data at a place that depends on the arguments alone: number
   /// `which` of the sequences of microbatch `microbatch`, all ranks counted, in step `step`.

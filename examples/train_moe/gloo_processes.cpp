@@ -93,6 +93,12 @@ void check_address(sc::environment const& here) {
   ::freeaddrinfo(found);
 }
 
+input_error no_answer(sc::environment const& here, std::chrono::milliseconds deadline) {
+  return input_error("rank 0 does not answer at " + here.address + ":" + std::to_string(here.port) +
+                     " within " + seconds_of(deadline) +
+                     "; start it, or correct MASTER_ADDR and MASTER_PORT");
+}
+
 store_handle open_store(sc::environment const& here, std::chrono::milliseconds deadline) {
   c10d::TCPStoreOptions settings;
   settings.port = static_cast<std::uint16_t>(here.port);
@@ -100,15 +106,13 @@ store_handle open_store(sc::environment const& here, std::chrono::milliseconds d
   settings.numWorkers = static_cast<std::size_t>(here.world_size);
   settings.waitWorkers = false;
   settings.timeout = deadline;
-  auto const place = here.address + ":" + std::to_string(here.port);
   try {
     return c10::make_intrusive<c10d::TCPStore>(here.address, settings);
   } catch (std::exception const&) {
     if (here.rank == 0)
       throw input_error("rank 0 cannot listen at MASTER_PORT " + std::to_string(here.port) +
                         ", which is in use or not allowed; choose another port");
-    throw input_error("rank 0 does not answer at " + place + " within " + seconds_of(deadline) +
-                      "; start it, or correct MASTER_ADDR and MASTER_PORT");
+    throw no_answer(here, deadline);
   }
 }
 
@@ -122,9 +126,9 @@ void claim_rank(c10d::Store& store, sc::environment const& here) {
                       "; give each launch a MASTER_PORT of its own");
 }
 
-void agree(store_handle const& store, sc::environment const& here, options const& o) {
+void agree(store_handle const& store, sc::environment const& here, options const& o, std::uint64_t text) {
   auto const deadline = deadline_of(o);
-  store->set("agreement/" + std::to_string(here.rank), bytes_of(agreement_of(o)));
+  store->set("agreement/" + std::to_string(here.rank), bytes_of(agreement_of(o, text)));
   std::vector<std::string> all;
   for (int rank = 0; rank < here.world_size; ++rank) {
     auto const key = "agreement/" + std::to_string(rank);
@@ -270,7 +274,7 @@ std::optional<rank_place> place_in_launch(options const& o) {
   return rank_place{o.ep, o.pp, here->rank};
 }
 
-std::unique_ptr<processes> join_processes(options const& o,
+std::unique_ptr<processes> join_processes(options const& o, std::uint64_t text,
                                           std::function<void(std::string const&, bool)> on_failure) {
   auto const place = place_in_launch(o).value();
   auto const here = *read_environment();
@@ -278,10 +282,24 @@ std::unique_ptr<processes> join_processes(options const& o,
   std::signal(SIGPIPE, SIG_IGN);
   silence_torch();
   check_address(here);
-  auto store = open_store(here, deadline_of(o));
-  claim_rank(*store, here);
-  agree(store, here, o);
-  return std::make_unique<gloo_processes>(std::move(store), place, here.address, o, std::move(on_failure));
+  struct start {
+    store_handle store;
+    std::string problem;
+  };
+  // Its own waits end at the deadline; calls to a store whose process is silent do not.
+  auto const started = within(deadline_of(o) + std::chrono::seconds(2), [here, o, text] {
+    try {
+      auto store = open_store(here, deadline_of(o));
+      claim_rank(*store, here);
+      agree(store, here, o, text);
+      return start{std::move(store), {}};
+    } catch (std::exception const& problem) {
+      return start{{}, problem.what()};
+    }
+  });
+  if (!started) throw no_answer(here, deadline_of(o));
+  if (!started->problem.empty()) throw input_error(started->problem);
+  return std::make_unique<gloo_processes>(started->store, place, here.address, o, std::move(on_failure));
 }
 
 } // namespace train_moe

@@ -41,6 +41,7 @@ namespace fs = std::filesystem;
 /// Null if all ranks are threads of this process. Never destroyed: after a failure threads of it may be in a call that does
 /// not end before the deadline.
 train_moe::processes* others = nullptr;
+bool in_launch = false;
 
 /// What is wrong, on one line of stderr, whatever a library put into its message.
 void say(std::string const& problem) {
@@ -64,18 +65,20 @@ int run(int argc, char** argv) {
   if (!serves(o.model.device)) continue_on_gpu(argv);
   prepare(o.model.device);
   auto const place = place_in_launch(o);
+  in_launch = place.has_value();
   bool const reports = !place || place->rank == 0;
   corpus const text(o.text, o.model.sequence);
   output_file const json("--json", reports ? o.json : fs::path());
   output_file const trace("--trace", reports ? o.trace : fs::path());
 
-  if (place) others = join_processes(o, end_after_failure).release();
+  if (place) others = join_processes(o, text.digest(), end_after_failure).release();
   if (reports) print_header(o, text);
   std::vector<run_result> runs;
   for (auto const how : all_policies) {
     if (o.compare ? !goes_with_pipeline(o, how) : how != o.how) continue;
     progress_line line(how, o.steps);
-    runs.push_back(train(o, how, text, [&line](progress const& now) { line.show(now); }, others));
+    runs.push_back(train(
+        o, how, text, [&line](progress const& now) { line.show(now); }, others));
     if (reports) line.finish(runs.back());
   }
   if (others) others->leave();
@@ -93,6 +96,11 @@ int status_of(int argc, char** argv) {
     return run(argc, argv);
   } catch (train_moe::input_error const& error) {
     say(error.what());
+    if (in_launch) {
+      // A thread may still be in a call to a process that is silent.
+      std::fflush(nullptr);
+      std::_Exit(2);
+    }
     return 2;
   } catch (std::bad_alloc const&) {
     problem = "out of memory; make the model, --batch or --seq smaller";
@@ -102,7 +110,8 @@ int status_of(int argc, char** argv) {
   } catch (std::exception const& error) {
     problem = error.what();
   }
-  if (others) end_after_failure("rank " + std::to_string(others->place().rank) + " failed: " + problem, false);
+  if (others)
+    end_after_failure("rank " + std::to_string(others->place().rank) + " failed: " + problem, false);
   say(problem);
   return 1;
 }

@@ -145,7 +145,7 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   app.add_flag("--compare", o.compare,
                "Train with every policy that the pipeline goes with from the same start and print a table")
       ->disable_flag_override();
-  flags.add("--ep", "N", number(o.ep), "Ranks that share the experts, as threads of this process");
+  flags.add("--ep", "N", number(o.ep), "Ranks that share the experts: threads of this process, or processes (see examples/launch.sh)");
   flags.add("--pp", "N", number(o.pp),
             "Pipeline ranks, each with --ep ranks: every one has some of the layers");
   flags.add(

@@ -3,6 +3,7 @@
 #include "options.hpp"
 #include "rank_place.hpp"
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -30,8 +31,8 @@ std::optional<rank_place> place_in_launch(options const& o);
 
 /// Joins the other processes of the launch at MASTER_ADDR and MASTER_PORT. Returns when all are there and agree on `o`; throws
 /// `input_error` if one is missing or differs, on every rank. `on_failure` is called, on a thread of its own, when an op of this
-/// rank has failed and the rest of the rank has had the time to end.
-std::unique_ptr<processes> join_processes(options const& o,
+/// rank has failed and the rest of the rank has had the time to end. `text`: a digest of what this rank has read to train on.
+std::unique_ptr<processes> join_processes(options const& o, std::uint64_t text,
                                           std::function<void(std::string const&, bool)> on_failure);
 
 } // namespace train_moe

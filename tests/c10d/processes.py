@@ -62,6 +62,8 @@ def check_refusals(program: str, text: str, folder: pathlib.Path) -> None:
         flags = ["--text", text, *TINY, "--ep", "1", "--pp", "2", "--deadline", "20", "--json", str(folder / "no.json"), *more]
         return start(program, flags, **given)
 
+    longer = folder / "longer.txt"
+    longer.write_text(pathlib.Path(text).read_text() + "and more")
     before = sorted(folder.iterdir())
     ends([one(RANK=0)], ["RANK is set and WORLD_SIZE is not"])
     ends([one(WORLD_SIZE=2)], ["WORLD_SIZE is set and RANK is not"])
@@ -82,6 +84,13 @@ def check_refusals(program: str, text: str, folder: pathlib.Path) -> None:
     ends([start(program, ["--text", text, *TINY, "--ep", "1", "--pp", "2", "--deadline", "2"], RANK=0, WORLD_SIZE=2,
                 MASTER_PORT=free_port())], ["rank 1 of 2 did not come within 2 s"])
 
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        port = silent.getsockname()[1]
+        ends([start(program, ["--text", text, *TINY, "--ep", "1", "--pp", "2", "--deadline", "2"], RANK=1, WORLD_SIZE=2,
+                    MASTER_PORT=port)], [f"rank 0 does not answer at 127.0.0.1:{port} within 2 s"])
+
     # Ranks that differ: every rank names the one that is unlike most of the others.
     for odd, flags, said in ((1, ["--microbatches", "8"], "rank 1 has --microbatches 8 and others have --microbatches 4"),
                              (0, ["--pipeline", "gpipe"], "rank 0 has --pipeline gpipe and others have"),
@@ -90,6 +99,10 @@ def check_refusals(program: str, text: str, folder: pathlib.Path) -> None:
         three = [start(program, ["--text", text, *TINY, "--ep", "1", "--pp", "3", "--deadline", "20", *(flags if rank == odd else [])],
                        RANK=rank, WORLD_SIZE=3, MASTER_PORT=port) for rank in range(3)]
         ends(three, [said] * 3)
+
+    port = free_port()
+    ends([start(program, ["--text", str(longer) if rank == 1 else text, *TINY, "--ep", "1", "--pp", "3", "--deadline", "20"], RANK=rank,
+                WORLD_SIZE=3, MASTER_PORT=port) for rank in range(3)], ["rank 1 has a --text with digest"] * 3)
 
     # Two launches on one port: the first goes on.
     port = free_port()

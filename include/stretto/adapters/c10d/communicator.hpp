@@ -122,6 +122,7 @@ private:
   }
 
   template <class Call> void finish(Call const& call, char const* what) {
+    waiting_->require_going_on(what);
     ::c10::intrusive_ptr<::c10d::Work> work;
     try {
       work = call();

@@ -21,13 +21,13 @@ struct process_error : std::runtime_error {
 /// The messages in flight of one process, so that a step that has failed does not wait for them.
 class waiting {
 public:
-  /// Returns when `work` is done. Throws `process_error` that begins with `what` if it fails, the deadline of its group
-  /// passes, or `give_up` was called.
+  /// Returns when `work` is done, and not before: until then memory of the caller is written to. Throws `process_error` that
+  /// begins with `what` if it fails, the deadline of its group passes, or `give_up` was called.
   void operator()(::c10::intrusive_ptr<::c10d::Work> const& work, std::string const& what) {
     {
       std::lock_guard const lock(mutex_);
-      if (given_up_) throw process_error(what + ": the step was given up");
       works_.push_back(work);
+      if (given_up_) abort(*work);
     }
     std::string problem;
     try {
@@ -47,19 +47,27 @@ public:
   void give_up() {
     std::lock_guard const lock(mutex_);
     given_up_ = true;
-    for (auto const& each : works_) {
-      try {
-        each->abort();
-      } catch (std::exception const&) {
-        // Not every work can be aborted.
-      }
-    }
+    for (auto const& each : works_) abort(*each);
+  }
+
+  /// Before a call is made: throws if the step was given up.
+  void require_going_on(std::string const& what) {
+    std::lock_guard const lock(mutex_);
+    if (given_up_) throw process_error(what + ": the step was given up");
   }
 
   /// `[file:line] Connection closed by peer [address]. more` as its first line.
   static std::string first_line(std::string const& text) { return text.substr(0, text.find('\n')); }
 
 private:
+  static void abort(::c10d::Work& work) {
+    try {
+      work.abort();
+    } catch (std::exception const&) {
+      // Not every work can be aborted.
+    }
+  }
+
   std::mutex mutex_;
   std::vector<::c10::intrusive_ptr<::c10d::Work>> works_;
   bool given_up_ = false;
