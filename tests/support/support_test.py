@@ -118,7 +118,7 @@ class Checks(unittest.TestCase):
 
         def forget(root: pathlib.Path):
             for path in root.rglob("*.cpp"):
-                path.write_text(path.read_text().replace("fault::race", "fault::none"))
+                path.write_text(path.read_text().replace("fault::race", "fault::none").replace("stretto[E02]", ""))
 
         self.assertEqual(self.rules(lambda root: None).count(" 0 faults"), 2)
         for fault, change in {
