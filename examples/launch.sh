@@ -4,11 +4,11 @@
 # torchrun sets them, waits for all, and ends with the first exit code that is not 0.
 set -u
 usage() {
-  echo 'usage: sh examples/launch.sh N -- PROGRAM ARGUMENTS' >&2
+  echo 'usage: sh examples/launch.sh N -- PROGRAM ARGUMENTS (N from 1 to 999)' >&2
   exit 2
 }
 [ $# -ge 3 ] && [ "$2" = -- ] || usage
-case $1 in '' | *[!0-9]* | 0*) usage ;; esac
+case $1 in '' | *[!0-9]* | 0* | ????*) usage ;; esac
 count=$1
 shift 2
 WORLD_SIZE=$count

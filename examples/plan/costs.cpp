@@ -2,9 +2,13 @@
 
 #include "usage.hpp"
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstddef>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -17,14 +21,18 @@ using nlohmann::json;
 
 constexpr std::size_t largest_file = 1 << 20;
 constexpr int deepest_nesting = 8;
-constexpr double largest_cost = 1e12;
+constexpr double smallest_cost = 1e-6, largest_cost = 1e12;
+constexpr std::size_t longest_unit = 12;
 
 /// Reads at most `largest_file` bytes, so that an endless or huge file is refused and not held.
 std::string read_file(std::string const& path) {
-  std::ifstream file(path, std::ios::binary);
+  std::error_code problem;
+  std::ifstream file;
+  // A pipe without a writer would hold the program up.
+  if (std::filesystem::is_regular_file(path, problem)) file.open(path, std::ios::binary);
   std::string text(largest_file + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad() || (file.fail() && !file.eof())) {
+  if (!file.is_open() || file.bad() || (file.fail() && !file.eof())) {
     throw usage_error(
         fmt::format("--costs: cannot read '{}'; give a preset ({}) or a JSON file", shown(path), [] {
           std::vector<std::string> names;
@@ -85,8 +93,9 @@ public:
     json const& value = member(key);
     if (!value.is_number()) fail(fmt::format("'{}' is {}, not a number", at(key), value.type_name()));
     double const result = value.get<double>();
-    if (!(result >= 0 && result <= largest_cost)) {
-      fail(fmt::format("'{}' is {}; a cost lies between 0 and {}", at(key), result, largest_cost));
+    if (!(result == 0 || (result >= smallest_cost && result <= largest_cost))) {
+      fail(fmt::format("'{}' is {}; a cost is 0 or lies between {} and {}", at(key), result, smallest_cost,
+                       largest_cost));
     }
     return result;
   }
@@ -116,6 +125,11 @@ layer_costs from_json(std::string const& path, json const& file) {
   costs.name = top.text("name", path);
   costs.source = top.text("source", "");
   costs.unit = top.text("unit", "ms");
+  if (costs.unit.size() > longest_unit ||
+      !std::all_of(costs.unit.begin(), costs.unit.end(), [](unsigned char letter) {
+        return std::isalnum(letter) != 0 || letter == ' ' || letter == '/' || letter == '%';
+      }))
+    top.fail(fmt::format("'unit' is '{}'; give a short word such as ms", costs.unit));
   auto const four = [&](std::string const& key) {
     reader const phases = top.inside(key);
     phases.only({"attn", "dispatch", "mlp", "combine"});
@@ -174,7 +188,8 @@ layer_costs find_costs(std::string const& text) {
     if (preset.name == text) return preset;
     names.push_back(preset.name);
   }
-  if (!std::ifstream(text).good()) {
+  std::error_code problem;
+  if (!std::filesystem::exists(text, problem)) {
     throw usage_error(fmt::format("--costs: '{}' is neither a file nor a preset ({}); did you mean '{}'?",
                                   shown(text), listed(names), nearest(text, names)));
   }

@@ -154,7 +154,8 @@ std::string answer(options given) {
 }
 
 int refuse(char const* what) {
-  fmt::print(stderr, "plan: {}\n", what);
+  // Not by fmt, which throws where stderr cannot be written.
+  std::fprintf(stderr, "plan: %s\n", what);
   return 2;
 }
 

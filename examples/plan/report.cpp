@@ -136,7 +136,7 @@ std::string report_json(report const& one, layer_costs const& costs) {
   file["costs"] = costs_json(costs);
   file["makespan"] = one.makespan, file["ideal"] = one.ideal, file["ratio_to_ideal"] = one.ratio();
   file["per_rank"] = ranks;
-  return file.dump(2) + '\n';
+  return file.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
 }
 
 std::string compare_table(std::vector<compared> const& all, layer_costs const& costs, int ranks,
@@ -186,7 +186,7 @@ std::string compare_json(std::vector<compared> const& all, layer_costs const& co
   if (layers > 0) file["layers"] = layers;
   file["costs"] = costs_json(costs);
   file["pipelines"] = pipelines;
-  return file.dump(2) + '\n';
+  return file.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
 }
 
 } // namespace plan_program

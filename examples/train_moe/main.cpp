@@ -120,7 +120,11 @@ int status_of(int argc, char** argv) {
 
 /// 0: trained. 2: the command line or the text cannot be served. 1: something failed on the way.
 int main(int argc, char** argv) {
-  int const status = status_of(argc, argv);
+  int status = status_of(argc, argv);
+  if (status == 0 && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {
+    say("standard output could not be written; give it a place that takes it");
+    status = 1;
+  }
   if (others == nullptr) return status;
   std::fflush(nullptr);
   std::_Exit(status);

@@ -10,8 +10,11 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <map>
+#include <system_error>
+#include <utility>
 
 namespace train_moe {
 namespace {
@@ -112,6 +115,13 @@ std::string unknown_argument(CLI::App const& app, std::string const& argument) {
                      near.empty() ? "--help lists all flags" : fmt::format("did you mean {}?", near));
 }
 
+/// However the two are spelled, and whether or not they exist.
+bool is_same_file(std::filesystem::path const& a, std::filesystem::path const& b) {
+  std::error_code problem;
+  if (std::filesystem::equivalent(a, b, problem)) return true;
+  return std::filesystem::weakly_canonical(a, problem) == std::filesystem::weakly_canonical(b, problem);
+}
+
 } // namespace
 
 char const* name_of(policy which) {
@@ -145,7 +155,8 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   app.add_flag("--compare", o.compare,
                "Train with every policy that the pipeline goes with from the same start and print a table")
       ->disable_flag_override();
-  flags.add("--ep", "N", number(o.ep), "Ranks that share the experts: threads of this process, or processes (see examples/launch.sh)");
+  flags.add("--ep", "N", number(o.ep),
+            "Ranks that share the experts: threads of this process, or processes (see examples/launch.sh)");
   flags.add("--pp", "N", number(o.pp),
             "Pipeline ranks, each with --ep ranks: every one has some of the layers");
   flags.add(
@@ -253,8 +264,13 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
       throw input_error(
           "--trace shows the ops of a schedule and --policy autograd has none; choose another policy");
     o.trace = flags.text("--trace");
-    if (o.trace == o.json) throw input_error("--json and --trace name the same file; give them two names");
+    if (!o.json.empty() && is_same_file(o.trace, o.json))
+      throw input_error("--json and --trace name the same file; give them two names");
   }
+  for (auto const& [name, path] : {std::pair{"--json", o.json}, std::pair{"--trace", o.trace}})
+    if (!path.empty() && is_same_file(path, o.text))
+      throw input_error(
+          fmt::format("{} names the text itself, which it would overwrite; name another file", name));
   return o;
 }
 

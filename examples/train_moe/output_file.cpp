@@ -22,6 +22,9 @@ output_file::output_file(char const* flag, fs::path path) : flag_(flag), path_(s
   auto const status = fs::status(path_, problem);
   if (fs::is_directory(status))
     throw input_error(fmt::format("{}: {} is a folder; name a file in it", flag_, path_.string()));
+  if (!fs::exists(status) && fs::is_symlink(fs::symlink_status(path_, problem)))
+    throw input_error(
+        fmt::format("{}: {} is a link that leads to no file; name a file", flag_, path_.string()));
   in_place_ = fs::exists(status) && !fs::is_regular_file(status);
   if (in_place_) return;
   // A link stays a link to what is replaced.
@@ -29,8 +32,9 @@ output_file::output_file(char const* flag, fs::path path) : flag_(flag), path_(s
   std::ofstream probe(temporary());
   auto const reason = errno;
   if (!probe)
-    throw input_error(fmt::format("{}: cannot write {}: {}; name a file in a folder that exists and is writable", flag_,
-                                  path_.string(), std::strerror(reason)));
+    throw input_error(
+        fmt::format("{}: cannot write {}: {}; name a file in a folder that exists and is writable", flag_,
+                    path_.string(), std::strerror(reason)));
   probe.close();
   fs::remove(temporary(), problem);
 }
@@ -55,4 +59,4 @@ void output_file::write(std::function<void(std::ostream&)> const& content) const
   throw std::runtime_error(fmt::format("{}: writing {} failed: {}", flag_, path_.string(), reason));
 }
 
-}  // namespace train_moe
+} // namespace train_moe

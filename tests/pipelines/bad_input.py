@@ -1,6 +1,7 @@
 """bad_input.py PLAN: every kind of bad input gets one line on stderr, exit code 2, and nothing on stdout."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -87,7 +88,7 @@ def check_costs(program: str, folder: pathlib.Path) -> None:
                        json.dumps({k: v for k, v in GOOD.items() if k != "backward_weight"})],
         "not a number": [changed(forward={**forward, "attn": "4"}), changed(forward={**forward, "mlp": None}),
                          changed(forward={**forward, "mlp": [1]}), changed(message=True)],
-        "a cost lies between": [changed(forward={**forward, "attn": -1}), changed(forward={**forward, "attn": 1e300}),
+        "a cost is 0 or lies between": [changed(forward={**forward, "attn": -1}), changed(forward={**forward, "attn": 1e300}),
                                 changed(message=-0.5)],
         "there is no key": [changed(forwards={}), changed(forward={**forward, "router": 1}),
                             changed(backward_weight={"attn": 1, "mlp": 1, "dispatch": 1})],
@@ -100,6 +101,12 @@ def check_costs(program: str, folder: pathlib.Path) -> None:
             refused(program, says, "--costs", file(f"{says.replace(' ', '_')}_{number}.json", content))
     refused(program, "did you mean 'deepseek_h800'?", "--costs", "deepseek")
     refused(program, "cannot read", "--costs", str(folder))
+    os.mkfifo(folder / "pipe")
+    refused(program, "cannot read", "--costs", str(folder / "pipe"))
+    refused(program, "a cost is 0 or lies between", "--costs", file("tiny.json", changed(message=1e-308)), "--format", "svg")
+    refused(program, "give a short word such as ms", "--costs", file("markup.json", changed(unit="</text>")), "--format", "svg")
+    with open("/dev/full", "w") as full:
+        assert subprocess.run([program, "--ranks", "0"], stderr=full, stdout=full).returncode == 2
     refused(program, "did you mean", "--costs", str(folder / "absent.json"))
     huge = folder / "huge.json"
     with huge.open("wb") as stream:

@@ -132,6 +132,13 @@ def check_files(refuse: Refusals) -> None:
         refuse.says("--text", flag, str(folder / "old.json"), "--text", str(folder / "nothing"), with_text=False)
         refuse.says("--policy", flag, str(folder / "new.json"), "--policy", "x")
     refuse.says("the same file", "--json", "same.json", "--trace", "same.json")
+    refuse.says("the same file", "--json", str(folder / "same.json"), "--trace", str(folder / "bare" / ".." / "same.json"))
+    (folder / "loose").symlink_to(folder / "absent.json")
+    refuse.says("leads to no file", "--json", str(folder / "loose"))
+    text = folder / "own.txt"
+    text.write_bytes(b"one and one is two. " * 200)
+    refuse.says("the text itself", "--text", str(text), "--json", str(folder / "bare" / ".." / "own.txt"), with_text=False)
+    assert text.read_bytes() == b"one and one is two. " * 200
     refuse.says("--trace", "--trace", "t.json", "--compare")
     refuse.says("--trace", "--trace", "t.json", "--policy", "autograd")
     assert (folder / "old.json").read_text() == "kept"
