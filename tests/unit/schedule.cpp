@@ -107,17 +107,18 @@ TEST_CASE("a microbatch keeps its slot while it is in flight, and slots are reus
           "[steps][megatron-09]") {
   auto const slots_of = []<class P>(P, int ranks, int rank, int microbatches) {
     plan const all = proved_plan<P>(ranks, microbatches);
-    auto const [steps, slots] = place_steps(all, lower_messages(all), rank);
+    placed_steps const placed = place_steps(all, lower_messages(all), rank);
+    int const slots = placed.slots;
     // Who holds a slot, and how many chunks of it are still to come.
     std::vector<int> holder(static_cast<unsigned>(slots), -1), left(static_cast<unsigned>(slots), 0);
-    auto const use = [&, slots = slots](int slot, int microbatch) {
+    auto const use = [&](int slot, int microbatch) {
       REQUIRE(slot >= 0);
       REQUIRE(slot < slots);
       int& held = holder[static_cast<unsigned>(slot)];
       if (held < 0) held = microbatch, left[static_cast<unsigned>(slot)] = all.facts().chunks;
       CHECK(held == microbatch);
     };
-    for (placed_step const& s : steps) {
+    for (placed_step const& s : placed.steps) {
       if (s.is_receive) {
         use(s.arriving.gradient ? s.backward_slot : s.forward_slot, s.arriving.microbatch);
         continue;
