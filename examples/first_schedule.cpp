@@ -37,7 +37,7 @@ struct Layer : st::Block<Attention, st::Detach, Dispatch, st::Detach, Experts, s
 struct Step : st::Schedule<Layer, st::TwoStream1F1B, st::SplitDW> {};
 
 // Swap the policy and the proof runs again; leave out a Detach and this does not compile.
-constexpr st::proof<Step> legal{};
+static_assert(st::proof<Step>::holds);
 static_assert(st::pair_program<Step>.waits() == 8);
 
 int main() {

@@ -284,7 +284,7 @@ template <class S, class Tensors> struct tensors_verdict<S, Tensors, fault::need
 
 }  // namespace detail
 
-/// Naming `proof<S>{}` stops the compiler if schedule `S` is illegal.
+/// `static_assert(proof<S>::holds)` stops the compiler with the sentence of the broken rule if schedule `S` is illegal.
 template <class S> struct proof : detail::verdict<S, detail::fault_in<S>::value.d.what> {
   static constexpr bool holds = detail::fault_in<S>::value.d.what == fault::none;
 };
