@@ -154,6 +154,11 @@ struct message {
   int peer;  ///< the rank at the other end
 };
 
+/// What a message is called on the lane that sends or receives it.
+constexpr op_label label_of(message const& m, lane on) {
+  return {phase_kind::attn, m.gradient ? pass::backward : pass::forward, on, m.stage, m.microbatch};
+}
+
 /// Messages between the ranks of a pipeline, keyed by everything in `message` but the peer.
 /// - `send(message, t)`: runs on a send lane, in plan order; may return before the other end has it. Behind it on the lane the
 ///   storage of `t` may go back or be written again, so what arrives has storage of its own.

@@ -20,10 +20,6 @@ template <class Tensor, class Event> struct posted_message {
   Event* event;      ///< recorded behind it
 };
 
-inline op_label label_of(message const& m, lane on) {
-  return {phase_kind::attn, m.gradient ? pass::backward : pass::forward, on, m.stage, m.microbatch};
-}
-
 template <class Tensors, class Peers> struct send_task {
   Tensors* tensors;
   Peers* peers;

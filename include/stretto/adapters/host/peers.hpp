@@ -103,9 +103,6 @@ private:
     return a.gradient == b.gradient && a.stage == b.stage && a.microbatch == b.microbatch &&
            a.chain == b.chain;
   }
-  static op_label label_of(message const& m, lane on) noexcept {
-    return {attn, m.gradient ? pass::backward : pass::forward, on, m.stage, m.microbatch};
-  }
 
   failure_board& board_;
   clock::duration const deadline_;
