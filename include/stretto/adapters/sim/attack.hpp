@@ -25,6 +25,24 @@ struct finding {
   explicit operator bool() const { return wrong.what != trouble::none; }
 };
 
+/// Hands `passes` ways to order a program of `tasks` tasks (a graph gives its order) until it returns false: each of `lanes`
+/// as far ahead of the others, and as far behind, as it can be; then each of up to `most_rows` tasks as early as it can be.
+template <class Passes>
+void against(numbered<int> const& lanes, int tasks, adversary const& how, Passes&& passes) {
+  for (int l : lanes)
+    if (!passes([l](graph const& all) { return all.ahead(l); }) ||
+        !passes([l](graph const& all) { return all.behind(l); }))
+      return;
+  numbered<int> rows;
+  for (int t = 0; t < tasks; ++t) rows.push_back(t);
+  if (tasks > how.most_rows) {
+    std::mt19937 random(how.seed);
+    std::shuffle(rows.begin(), rows.end(), random);
+  }
+  for (int i = 0; i < tasks && i < how.most_rows; ++i)
+    if (!passes([row = rows[i]](graph const& all) { return all.early(row); })) return;
+}
+
 /// Runs `of` in the order in which it was issued, then against it:
 /// - every row before all that need not come before it: so any two rows that the program leaves unordered are run either way;
 /// - each lane as far ahead of the others, and as far behind, as it can be;
@@ -51,16 +69,7 @@ inline finding attack(machine& of, numbered<final_value> const& expected, advers
     return found;
   }
   if (found) return found;
-  for (int l = 0; l < all.lanes(); ++l)
-    if (all.uses(l) && (!passes(all.ahead(l)) || !passes(all.behind(l)))) return found;
-  numbered<int> rows;
-  for (int t = 0; t < all.size(); ++t) rows.push_back(t);
-  if (rows.size() > how.most_rows) {
-    std::mt19937 random(how.seed);
-    std::shuffle(rows.begin(), rows.end(), random);
-  }
-  for (int i = 0; i < rows.size() && i < how.most_rows; ++i)
-    if (!passes(all.early(rows[i]))) return found;
+  against(all.used_lanes(), all.size(), how, [&](auto const& order) { return passes(order(all)); });
   return found;
 }
 

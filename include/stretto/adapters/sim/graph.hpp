@@ -91,8 +91,13 @@ public:
   }
 
   int size() const { return lane_of_.size(); }
-  int lanes() const { return last_.size(); }
-  bool uses(int lane) const { return last_[lane] >= 0; }
+  /// The lanes that have a task.
+  numbered<int> used_lanes() const {
+    numbered<int> used;
+    for (int lane = 0; lane < last_.size(); ++lane)
+      if (last_[lane] >= 0) used.push_back(lane);
+    return used;
+  }
   bool is_stuck(int task) const { return place_[leader(task)] < 0; }
   /// The tasks that run together with a leader, itself first.
   auto members(int leader) const { return members_[leader]; }

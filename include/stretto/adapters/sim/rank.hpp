@@ -153,22 +153,13 @@ std::string attack(world& of, Step&& step, std::invoke_result_t<Step&> const& ex
     of.run_in({});
     return wrong.empty();
   };
-  int rows = 0, used = 0;
-  if (!passes([&](graph const& all) {
-        rows = all.size(), used = all.lanes();
+  int tasks = 0;
+  numbered<int> lanes;
+  if (passes([&](graph const& all) {
+        tasks = all.size(), lanes = all.used_lanes();
         return all.in_order();
       }))
-    return wrong;
-  for (int l = 0; l < used; ++l)
-    if (!passes([l](graph const& all) { return all.ahead(l); }) ||
-        !passes([l](graph const& all) { return all.behind(l); }))
-      return wrong;
-  std::mt19937 random(how.seed);
-  numbered<int> chosen;
-  for (int t = 0; t < rows; ++t) chosen.push_back(t);
-  if (rows > how.most_rows) std::shuffle(chosen.begin(), chosen.end(), random);
-  for (int i = 0; i < rows && i < how.most_rows; ++i)
-    if (!passes([&](graph const& all) { return all.early(chosen[i]); })) return wrong;
+    against(lanes, tasks, how, passes);
   return wrong;
 }
 
