@@ -1,6 +1,7 @@
 // sleeping: steps of every pipeline over ranks that are threads, with phases that sleep their modelled cost, beside what the
 // replay of the same plan predicts. Threads that sleep need no core, so that more ranks fit on a machine than it has cores.
 #include "plan/costs.hpp"
+#include "plan/layer_types.hpp"
 #include "plan/programs.hpp"
 
 #include <stretto/adapters/host.hpp>
@@ -19,17 +20,6 @@ namespace {
 
 namespace st = stretto;
 namespace host = stretto::host;
-
-struct hidden : st::value {};
-struct tokens : st::value {};
-struct probs : st::value {};
-struct residual : st::value {};
-struct expert_in : st::value {};
-struct expert_out : st::value {};
-struct loss : st::objective {};
-struct routing : st::metadata {
-  using type = int;
-};
 
 /// In milliseconds, as published.
 plan_program::layer_costs const* costs = nullptr;
@@ -52,29 +42,13 @@ template <cost Of> struct SleepsAtOnce : Sleeps<Of> {
   void backward(auto&) { sleep_for_ms(costs->input.*Of); }
 };
 
-struct Attention : st::Phase<st::attn>, SleepsInHalves<&phases::attn> {
-  using reads = st::values<hidden>;
-  using writes = st::values<tokens, probs, residual, routing>;
-};
-struct FirstAttention : st::Phase<st::attn>, SleepsInHalves<&phases::attn> {
-  using writes = st::values<tokens, probs, residual, routing>;
-};
-struct Dispatch : st::Phase<st::dispatch>, SleepsAtOnce<&phases::dispatch> {
-  using reads = st::values<tokens, routing>;
-  using writes = st::values<expert_in>;
-};
-struct Experts : st::Phase<st::mlp>, SleepsInHalves<&phases::mlp> {
-  using reads = st::values<expert_in>;
-  using writes = st::values<expert_out>;
-};
-struct Combine : st::Phase<st::combine>, SleepsAtOnce<&phases::combine> {
-  using reads = st::values<expert_out, probs, residual, routing>;
-  using writes = st::values<hidden>;
-};
-struct LastCombine : st::Phase<st::combine>, SleepsAtOnce<&phases::combine> {
-  using reads = st::values<expert_out, probs, residual, routing>;
-  using writes = st::values<loss>;
-};
+// The phases of the replay, with work.
+struct Attention : plan_program::Attention, SleepsInHalves<&phases::attn> {};
+struct FirstAttention : plan_program::FirstAttention, SleepsInHalves<&phases::attn> {};
+struct Dispatch : plan_program::Dispatch, SleepsAtOnce<&phases::dispatch> {};
+struct Experts : plan_program::Experts, SleepsInHalves<&phases::mlp> {};
+struct Combine : plan_program::Combine, SleepsAtOnce<&phases::combine> {};
+struct LastCombine : plan_program::LastCombine, SleepsAtOnce<&phases::combine> {};
 
 template <class Begin, class End>
 using moe_block = st::Block<Begin, st::Detach, Dispatch, st::Detach, Experts, st::Detach, End>;
@@ -88,8 +62,8 @@ struct Step : st::Schedule<Model, st::TwoStream1F1B, st::SplitDW, st::DualPipeV>
 void add_layers(st::layer_list<Model>& to, st::plan_facts const& facts, int rank, int layers) {
   for (int chunk = 0; chunk < facts.chunks; ++chunk) {
     if (chunk > 0) to.next_chunk();
-    int const stage = facts.stage(rank, chunk), stages = facts.stages();
-    for (int layer = layers * stage / stages; layer < layers * (stage + 1) / stages; ++layer) {
+    int const stage = facts.stage(rank, chunk), end = facts.first_layer(layers, stage + 1);
+    for (int layer = facts.first_layer(layers, stage); layer < end; ++layer) {
       if (layer == 0)
         to.add(st::layer<FirstLayer>(FirstAttention(), Dispatch(), Experts(), Combine()));
       else if (layer == layers - 1)

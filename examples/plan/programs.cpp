@@ -75,17 +75,12 @@ template <class S> layer_pair make_pair(std::string const& policy, layer_costs c
   return pair;
 }
 
-/// The layers of stage s of S: as even as whole layers allow.
-int first_layer(int layers, int stages, int stage) {
-  return static_cast<int>(static_cast<long>(layers) * stage / stages);
-}
-
 stretto::layer_shape shape_of(stretto::plan_facts const& facts, int rank, int layers) {
   std::vector<std::vector<int>> chunks;
   for (int c = 0; c < facts.chunks; ++c) {
     int const stage = facts.stage(rank, c), all = facts.stages();
     std::vector<int> types(
-        static_cast<std::size_t>(first_layer(layers, all, stage + 1) - first_layer(layers, all, stage)),
+        static_cast<std::size_t>(facts.first_layer(layers, stage + 1) - facts.first_layer(layers, stage)),
         inner);
     if (stage == 0) types.front() = first;
     if (stage == all - 1) types.back() = last;

@@ -66,14 +66,11 @@ stretto::plan plan_of(options const& o, policy how) {
 }
 
 std::vector<stage_part> parts_of(stretto::plan_facts const& facts, int pipeline_rank, int layers) {
-  int const stages = facts.stages();
-  auto const first_of = [&](int stage) {
-    return static_cast<int>(static_cast<long>(layers) * stage / stages);
-  };
   std::vector<stage_part> parts;
   for (int chunk = 0; chunk < facts.chunks; ++chunk) {
     int const stage = facts.stage(pipeline_rank, chunk);
-    parts.push_back({first_of(stage), first_of(stage + 1), stage == 0, stage == stages - 1});
+    parts.push_back({facts.first_layer(layers, stage), facts.first_layer(layers, stage + 1), stage == 0,
+                     stage == facts.stages() - 1});
   }
   return parts;
 }

@@ -56,6 +56,11 @@ struct plan_facts {
   constexpr long cells() const { return static_cast<long>(ranks) * chunks * microbatches; }
   constexpr int stage(int rank, int chunk) const { return stage_of(map, ranks, rank, chunk); }
   constexpr int owner(int stage) const { return rank_of(map, ranks, stage); }
+  /// The first of `layers` layers that stage s has, where every stage has as many as whole layers allow; that of stage
+  /// `stages()` is the end.
+  constexpr int first_layer(int layers, int stage) const {
+    return static_cast<int>(static_cast<long>(layers) * stage / stages());
+  }
   /// Row of (stage, microbatch) in a table of all of them.
   constexpr long cell(int stage, int microbatch) const {
     return static_cast<long>(stage) * microbatches + microbatch;
