@@ -12,12 +12,20 @@ namespace detail {
 struct op_place {
   int layer = -1;
   int microbatch = -1;
+  // The rest of its label, for who names the op: numbers of phase_kind, pass and lane, of which nothing is known here.
+  unsigned char phase = 0, what = 0, on = 0;
 
   bool is_known() const { return layer >= 0 && microbatch >= 0; }
 };
 inline bool operator==(op_place a, op_place b) { return a.layer == b.layer && a.microbatch == b.microbatch; }
 inline std::string string_of(op_place at) {
   return "layer " + std::to_string(at.layer) + ", microbatch " + std::to_string(at.microbatch);
+}
+
+/// That of the op with this label (`op_label`).
+template <class Label> op_place place_of(Label const& op) {
+  return {op.layer, op.microbatch, static_cast<unsigned char>(op.phase), static_cast<unsigned char>(op.what),
+          static_cast<unsigned char>(op.on)};
 }
 
 /// The place of the op that this thread is in the middle of, which lanes say while it runs. Elsewhere it is unknown.

@@ -72,7 +72,7 @@ public:
     try {
       op_range const shown(options_.ranges, label);
       [[maybe_unused]] auto const current = follow_.enter(where);
-      stretto::detail::place_scope const here({label.layer, label.microbatch});
+      stretto::detail::place_scope const here(stretto::detail::place_of(label));
       watch.start(label, where);
       task();
       watch.stop(where);

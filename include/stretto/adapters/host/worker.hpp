@@ -143,7 +143,7 @@ private:
     double const start = recorded ? now_us() : 0;
     failure what{rank_, true, it.label, {}, {}};
     try {
-      stretto::detail::place_scope const here({it.label.layer, it.label.microbatch});
+      stretto::detail::place_scope const here(stretto::detail::place_of(it.label));
       it.call(it.task);
     } catch (std::exception const& error) {
       what.reason = error.what();

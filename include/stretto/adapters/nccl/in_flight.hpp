@@ -1,0 +1,110 @@
+#pragma once
+
+#include <stretto/adapters/nccl/error.hpp>
+#include <stretto/detail/op_place.hpp>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <mutex>
+#include <optional>
+
+namespace stretto {
+inline namespace v0 {
+namespace nccl {
+
+using clock = std::chrono::steady_clock;
+
+/// A call of this rank that the GPU may not have ended yet.
+struct issued_call {
+  char const* what = "";
+  stretto::detail::op_place where{};
+  clock::time_point when{};
+};
+
+/// What a rank has given to NCCL: one thread issues, another may look whether it ends in time. Looking costs nothing on the
+/// GPU, and touches CUDA only where something is older than the deadline.
+class in_flight {
+public:
+  explicit in_flight(std::chrono::milliseconds deadline) : deadline_(deadline) {}
+  in_flight(in_flight const&) = delete;
+  in_flight& operator=(in_flight const&) = delete;
+  ~in_flight() {
+    for (auto& each : calls_)
+      if (each.done) static_cast<void>(cudaEventDestroy(each.done));
+  }
+
+  std::chrono::milliseconds deadline() const noexcept { return deadline_; }
+
+  /// Between these two the issuing thread is inside of NCCL, which may wait for other ranks there.
+  void begin(char const* what) {
+    std::lock_guard const lock(mutex_);
+    inside_ = issued_call{what, stretto::detail::place_in_progress(), clock::now()};
+  }
+  void end() {
+    std::lock_guard const lock(mutex_);
+    inside_.reset();
+  }
+
+  /// Everything on `stream` so far. What is being captured does not run; note the launch of its graph.
+  void note(char const* what, cudaStream_t stream) {
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(stream, &capture), "cudaStreamIsCapturing");
+    if (capture != cudaStreamCaptureStatusNone) return;
+    std::lock_guard const lock(mutex_);
+    // When all places are taken the oldest must be done for this one to be watched; those after it will be.
+    if (count_ == calls_.size() && !forget_done()) return;
+    auto& to = calls_[(first_ + count_) % calls_.size()];
+    if (!to.done)
+      check(cudaEventCreateWithFlags(&to.done, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    check(cudaEventRecord(to.done, stream), "cudaEventRecord");
+    to.call = {what, stretto::detail::place_in_progress(), clock::now()};
+    ++count_;
+  }
+
+  /// The oldest call that has not ended although the deadline has passed since it was issued. For one thread that never
+  /// captures.
+  std::optional<issued_call> overdue() {
+    std::lock_guard const lock(mutex_);
+    auto const limit = clock::now() - deadline_;
+    if (inside_ && inside_->when < limit) return inside_;
+    while (count_ > 0 && calls_[first_].call.when < limit)
+      if (!forget_done()) return calls_[first_].call;
+    return std::nullopt;
+  }
+
+  /// The oldest call that has not ended, to name where something went wrong.
+  std::optional<issued_call> oldest() {
+    std::lock_guard const lock(mutex_);
+    while (count_ > 0 && forget_done()) {
+    }
+    if (count_ > 0) return calls_[first_].call;
+    return inside_;
+  }
+
+private:
+  struct watched {
+    issued_call call;
+    cudaEvent_t done = nullptr;
+  };
+
+  bool forget_done() {
+    if (cudaEventQuery(calls_[first_].done) == cudaErrorNotReady) {
+      static_cast<void>(cudaGetLastError());
+      return false;
+    }
+    first_ = (first_ + 1) % calls_.size();
+    --count_;
+    return true;
+  }
+
+  std::chrono::milliseconds const deadline_;
+  std::mutex mutex_;
+  std::optional<issued_call> inside_;
+  std::array<watched, 64> calls_{};
+  std::size_t first_ = 0, count_ = 0;
+};
+
+} // namespace nccl
+} // namespace v0
+} // namespace stretto

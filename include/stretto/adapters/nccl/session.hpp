@@ -1,0 +1,157 @@
+#pragma once
+
+#include <stretto/adapters/nccl/communicator.hpp>
+#include <stretto/adapters/nccl/host_exchange.hpp>
+#include <stretto/adapters/nccl/settings.hpp>
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace stretto {
+inline namespace v0 {
+namespace nccl {
+
+struct session_options {
+  /// How long the ranks wait for each other, and how long a call may take from when it is issued.
+  std::chrono::milliseconds deadline{30000};
+  /// Whether the ranks have failed otherwise; asked while one waits for others.
+  std::function<bool()> given_up{};
+};
+
+/// One rank's part in NCCL: all of its communicators, which are made together and given up together. It belongs to the device
+/// that was current when it was made. Nothing of NCCL blocks without a deadline: the ranks are joined by a communicator
+/// that does not block, and those that carry rows are split from it. Those block, since a call of one that does not starts a
+/// thread (nccl 2.28: group.cc).
+class session {
+public:
+  /// Collective over `ranks`, an exchange of host memory. Throws `error` with one sentence, on every rank, where NCCL cannot
+  /// join them as they are: see `problem_among`.
+  template <host_exchange Host>
+  explicit session(Host& ranks, session_options options = {})
+      : options_(std::move(options)), gate_(options_.deadline), rank_(ranks.rank()) {
+    check(cudaGetDevice(&device_), "cudaGetDevice");
+    std::vector<rank_settings> all;
+    for (auto const& each : gather_texts(ranks, settings_here().text()))
+      all.push_back(rank_settings::of_text(each));
+    if (auto const problem = problem_among(all); !problem.empty()) throw error(problem);
+    ncclUniqueId id{};
+    if (rank_ == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    std::vector<ncclUniqueId> ids(all.size());
+    ranks.all_gather(&id, 1, ids.data());
+    auto config = config_of({});
+    config.blocking = 0;
+    check(ncclCommInitRankConfig(&root_, ranks.ranks(), ids[0], rank_, &config), "ncclCommInitRankConfig");
+    try {
+      wait_until_ready("ncclCommInitRankConfig");
+    } catch (...) {
+      abort("the ranks could not be joined");
+      throw;
+    }
+  }
+  session(session const&) = delete;
+  session& operator=(session const&) = delete;
+  /// After the last call of all ranks has ended.
+  ~session() {
+    if (!gate_.close("the session has ended")) return;
+    for (auto const& each : communicators_) static_cast<void>(ncclCommDestroy(each.handle()));
+    static_cast<void>(ncclCommDestroy(root_));
+  }
+
+  int rank() const noexcept { return rank_; }
+  int device() const noexcept { return device_; }
+  gate& entrance() noexcept { return gate_; }
+
+  /// Collective over all ranks of the session: ranks that say the same `color` get a communicator, in the order of their ranks.
+  /// Null for those that say a negative one.
+  communicator* split(int color, communicator_options const& options = {}) {
+    auto config = config_of(options);
+    ncclComm_t made = nullptr;
+    {
+      gate::pass const inside(gate_, "ncclCommSplit");
+      check(ncclCommSplit(root_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, rank_, &made, &config),
+            "ncclCommSplit");
+      wait_until_ready("ncclCommSplit");
+    }
+    if (color < 0) return nullptr;
+    if (made == nullptr) throw error("ncclCommSplit made no communicator", ncclInternalError);
+    std::lock_guard const lock(list_mutex_);
+    return &communicators_.emplace_back(gate_, options_.given_up, made);
+  }
+
+  /// What NCCL has noticed by itself, such as a connection that closed; `ncclSuccess` if nothing. Any thread.
+  ncclResult_t noticed() {
+    if (!gate_.is_open()) return ncclSuccess;
+    std::lock_guard const lock(list_mutex_);
+    for (auto const& each : communicators_)
+      if (auto const found = state_of(each.handle()); found != ncclSuccess && found != ncclInProgress)
+        return found;
+    return ncclSuccess;
+  }
+
+  /// Ends every call of every communicator of this rank, so that streams become idle; they are of no use after. Any
+  /// thread, and once. Flags of all are set before the first is waited for, since calls of one may stand behind those of another.
+  void abort(std::string why) {
+    if (!gate_.close(std::move(why))) return;
+    std::lock_guard const lock(list_mutex_);
+    static_cast<void>(cudaSetDevice(device_));
+    static_cast<void>(ncclGroupStart());
+    for (auto const& each : communicators_) static_cast<void>(ncclCommAbort(each.handle()));
+    if (root_ != nullptr) static_cast<void>(ncclCommAbort(root_));
+    auto const nobody_inside = gate_.wait_until_empty(std::chrono::seconds(5));
+    static_cast<void>(ncclGroupEnd());
+  }
+
+private:
+  static ncclConfig_t config_of(communicator_options const& options) {
+    if (options.most_ctas < 0 || (options.most_ctas & (options.most_ctas - 1)) != 0)
+      throw error("communicator_options::most_ctas is " + std::to_string(options.most_ctas) +
+                  " and must be a power of two or 0: NCCL would take the next one above");
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 1;
+    if (options.most_ctas > 0) config.maxCTAs = options.most_ctas;
+    if (options.cluster_size > 0) config.cgaClusterSize = options.cluster_size;
+    config.commName = options.name;
+    return config;
+  }
+
+  static ncclResult_t state_of(ncclComm_t comm) {
+    ncclResult_t found = ncclSuccess;
+    auto const asked = ncclCommGetAsyncError(comm, &found);
+    return asked == ncclSuccess ? found : asked;
+  }
+
+  void wait_until_ready(char const* what) {
+    auto const end = clock::now() + options_.deadline;
+    for (;;) {
+      auto const state = state_of(root_);
+      if (state == ncclSuccess) return;
+      if (state != ncclInProgress) check(state, what);
+      gate_.require_open();
+      if (options_.given_up && options_.given_up())
+        throw error(std::string(what) + ": the ranks have given up", ncclRemoteError);
+      if (clock::now() > end)
+        throw error(std::string(what) + ": a rank did not come within " +
+                        std::to_string(options_.deadline.count() / 1000) + " s",
+                    ncclRemoteError);
+      std::this_thread::sleep_for(std::chrono::microseconds(500));
+    }
+  }
+
+  session_options const options_;
+  gate gate_;
+  int const rank_;
+  int device_ = 0;
+  ncclComm_t root_ = nullptr;
+  std::mutex list_mutex_;
+  std::deque<communicator> communicators_;
+};
+
+} // namespace nccl
+} // namespace v0
+} // namespace stretto

@@ -1,0 +1,175 @@
+#pragma once
+
+#include <stretto/adapter.hpp>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace test {
+
+/// GPUs of this machine, without asking CUDA: a process that has asked cannot fork.
+inline int gpus_of_machine() {
+  int count = 0;
+  while (std::filesystem::exists("/dev/nvidia" + std::to_string(count))) ++count;
+  return count;
+}
+
+/// What forked ranks share.
+struct shared_board {
+  static constexpr std::size_t most_ranks = 8, most_bytes = std::size_t{1} << 16;
+  std::atomic<int> arrived, round;
+  std::array<std::array<char, most_bytes>, most_ranks> slots;
+  std::array<std::array<char, 1024>, most_ranks> said;
+};
+
+/// Host memory between forked processes, good for what a test has to say: a `row_exchange` with `all_gather`.
+class shared_exchange {
+public:
+  shared_exchange(shared_board& over, int rank, int ranks) : board_(over), rank_(rank), ranks_(ranks) {}
+
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+
+  void barrier() {
+    int const round = board_.round.load();
+    if (board_.arrived.fetch_add(1) + 1 == ranks_) {
+      board_.arrived.store(0);
+      board_.round.store(round + 1);
+      return;
+    }
+    for (int naps = 0; board_.round.load() == round; ++naps) {
+      if (naps > 300'000) throw std::runtime_error("a rank did not come to the barrier");
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  }
+  template <class Element> void all_gather(Element const* mine, std::size_t count, Element* all) {
+    static_assert(std::is_trivially_copyable_v<Element>);
+    put(mine, count * sizeof(Element), 0);
+    barrier();
+    for (int from = 0; from < ranks_; ++from)
+      take(all + static_cast<std::size_t>(from) * count, from, 0, count * sizeof(Element));
+    barrier();
+  }
+  void exchange_counts(int const* send_rows, int* counts) {
+    std::vector<int> const one(static_cast<std::size_t>(ranks_), 1);
+    all_to_all(send_rows, one.data(), counts, one.data(), sizeof(int));
+  }
+  void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows,
+                  std::size_t row_bytes) {
+    std::array<std::size_t, shared_board::most_ranks + 1> places{};
+    for (int to = 0; to < ranks_; ++to)
+      places[static_cast<std::size_t>(to) + 1] =
+          places[static_cast<std::size_t>(to)] + static_cast<std::size_t>(send_rows[to]) * row_bytes;
+    put(places.data(), sizeof places, 0);
+    put(send, places[static_cast<std::size_t>(ranks_)], sizeof places);
+    barrier();
+    auto* in = static_cast<char*>(receive);
+    for (int from = 0; from < ranks_; ++from) {
+      take(places.data(), from, 0, sizeof places);
+      auto const bytes = static_cast<std::size_t>(receive_rows[from]) * row_bytes;
+      take(in, from, sizeof places + places[static_cast<std::size_t>(rank_)], bytes);
+      in += bytes;
+    }
+    barrier();
+  }
+
+private:
+  void put(void const* what, std::size_t bytes, std::size_t at) {
+    if (at + bytes > shared_board::most_bytes)
+      throw std::length_error("shared_exchange: too much for a test");
+    if (bytes > 0) std::memcpy(board_.slots[static_cast<std::size_t>(rank_)].data() + at, what, bytes);
+  }
+  void take(void* to, int from, std::size_t at, std::size_t bytes) const {
+    if (bytes > 0) std::memcpy(to, board_.slots[static_cast<std::size_t>(from)].data() + at, bytes);
+  }
+
+  shared_board& board_;
+  int rank_, ranks_;
+};
+
+struct outcome {
+  bool ended = false; ///< by itself, before the limit
+  int status = 0; ///< as `waitpid` tells it
+  std::string said; ///< what the rank returned or threw
+  double seconds = 0;
+};
+
+/// Runs `body(rank, exchange)` in a process for each rank; it returns what it has to say. `prepare(rank)` comes first, before
+/// anything of CUDA. Processes that last longer than `limit` are killed.
+template <class Prepare, class Body>
+std::vector<outcome> run_forked(int ranks, Prepare const& prepare, Body const& body,
+                                std::chrono::seconds limit) {
+  void* const memory =
+      ::mmap(nullptr, sizeof(shared_board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  auto& board = *new (memory) shared_board{};
+  std::vector<pid_t> running;
+  auto const start = std::chrono::steady_clock::now();
+  for (int rank = 0; rank < ranks; ++rank) {
+    auto const child = ::fork();
+    if (child == 0) {
+      std::string said;
+      try {
+        prepare(rank);
+        said = body(rank, shared_exchange(board, rank, ranks));
+      } catch (std::exception const& problem) {
+        said = std::string("threw: ") + problem.what();
+      }
+      auto& to = board.said[static_cast<std::size_t>(rank)];
+      said.copy(to.data(), to.size() - 1);
+      // Destructors of what is static would wait for a GPU that may be stuck.
+      ::_exit(0);
+    }
+    running.push_back(child);
+  }
+  std::vector<outcome> found(static_cast<std::size_t>(ranks));
+  for (bool all = false; !all;) {
+    all = true;
+    double const now = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    bool const late = now > static_cast<double>(limit.count());
+    for (std::size_t rank = 0; rank < found.size(); ++rank) {
+      auto& one = found[rank];
+      if (one.seconds > 0) continue;
+      if (::waitpid(running[rank], &one.status, WNOHANG) == running[rank]) {
+        one.ended = true;
+        one.seconds = now;
+      } else if (late) {
+        ::kill(running[rank], SIGKILL);
+        ::waitpid(running[rank], &one.status, 0);
+        one.seconds = now;
+      } else {
+        all = false;
+      }
+    }
+    if (!all) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  for (std::size_t rank = 0; rank < found.size(); ++rank) found[rank].said = board.said[rank].data();
+  ::munmap(memory, sizeof(shared_board));
+  return found;
+}
+
+/// NCCL takes two ranks on one GPU only if it believes them on two machines.
+inline void use_gpu_of_rank(int rank, int ranks) {
+  if (gpus_of_machine() >= ranks) return;
+  ::setenv("NCCL_HOSTID", std::to_string(rank).c_str(), 1);
+  ::setenv("NCCL_NET", "Socket", 1);
+  ::setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+}
+
+} // namespace test
