@@ -26,7 +26,7 @@ inline std::vector<at::Tensor> root_gradients_for(std::vector<at::Tensor> const&
   std::vector<at::Tensor> gradients;
   for (std::size_t i = 0; i < roots.size(); ++i) {
     auto generator = at::detail::createCPUGenerator(977 + 31 * i + static_cast<std::size_t>(microbatch));
-    gradients.push_back(at::randn(roots[i].sizes(), generator, at::kDouble).to(roots[i].scalar_type()));
+    gradients.push_back(at::randn(roots[i].sizes(), generator, at::kDouble).to(roots[i].device(), roots[i].scalar_type()));
   }
   return gradients;
 }

@@ -44,6 +44,26 @@ node_under_test const expert_node{
     rows_of_8,
     [](parameters& w, tensors const& x) { return tensors{st::expert_linear(x[0], {0, 7, 0, 1, 16}, w[0])}; }};
 
+/// As a library of matrix products would do it: weight gradients in float, added where they belong.
+struct accumulating_experts : st::expert_linear_op {
+  void add_weight_gradient(at::Tensor const& x, at::Tensor const& dy, at::Tensor const& sum) const {
+    std::int64_t first = 0;
+    for (std::size_t expert = 0; expert < rows.size(); first += rows[expert++]) {
+      auto part = sum[static_cast<std::int64_t>(expert)];
+      auto const rows_of = [&](at::Tensor const& t) { return t.narrow(0, first, rows[expert]).to(sum.scalar_type()); };
+      part.addmm_(rows_of(x).t(), rows_of(dy));
+    }
+  }
+
+private:
+  using st::expert_linear_op::weight_gradient;
+};
+static_assert(st::accumulating_op<accumulating_experts> && !st::accumulating_op<st::expert_linear_op>);
+
+node_under_test const accumulating_node{expert_node.make, rows_of_8, [](parameters& w, tensors const& x) {
+  return tensors{st::expert_linear(x[0], accumulating_experts{{{0, 7, 0, 1, 16}}}, w[0])};
+}};
+
 node_under_test const no_rows_node{
     expert_node.make, [](at::ScalarType type, int) { return tensors{random_tensor({0, 8}, type, 1)}; },
     [](parameters& w, tensors const& x) { return tensors{st::expert_linear(x[0], {0, 0, 0, 0, 0}, w[0])}; }};
@@ -114,6 +134,7 @@ struct named_node {
 };
 named_node const nodes[] = {{"linear", &linear_node},       {"scale", &scale_node},
                             {"experts", &expert_node},      {"experts without rows", &no_rows_node},
+                            {"experts that accumulate", &accumulating_node},
                             {"embedding", &embedding_node}, {"mixed", &mixed_node},
                             {"frozen", &frozen_node},       {"without parameters", &bare_node}};
 
@@ -165,6 +186,16 @@ TEST_CASE("functions with their own weight gradient agree with torch's operation
     auto const theirs = at::cat({x.narrow(0, 0, 20).mm(w.leaf()[0]), x.narrow(0, 20, 4).mm(w.leaf()[2])});
     check(st::expert_linear(x, {20, 0, 4}, w), theirs, w);
   }
+}
+
+TEST_CASE("an operation that accumulates by itself sums what the others sum", "[torch]") {
+  auto const how = GENERATE(way::ordinary, way::whole, way::split_late);
+  auto const type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
+  auto const ours = gradients_of(accumulating_node, type, how), theirs = gradients_of(expert_node, type, how);
+  for (std::size_t i = 0; i < ours.of_inputs.size(); ++i) CHECK(same_bits(ours.of_inputs[i], theirs.of_inputs[i]));
+  auto const rounding = type == at::kBFloat16 ? 2e-2 : type == at::kFloat ? 1e-5 : 1e-12;
+  CHECK(at::allclose(ours.of_weights[0], theirs.of_weights[0], rounding, rounding));
+  CHECK(ours.of_weights[0].abs().max().item<double>() > 0);
 }
 
 TEST_CASE("experts refuse counts that do not fit", "[torch]") {

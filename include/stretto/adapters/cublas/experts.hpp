@@ -148,7 +148,7 @@ inline void expert_input_gradient(handle& with, expert_shape const& shape, std::
 /// zeros are written.
 inline void expert_weight_gradient(handle& with, expert_shape const& shape,
                                    std::span<std::int64_t const> rows, void const* x, void const* dy,
-                                   void* dw, gradient_sum how) {
+                                   void* dw, gradient_sum how = gradient_sum::add) {
   auto const bytes = bytes_of(shape.type);
   auto const type = gradient_type(shape.type);
   auto const of_one = shape.in * shape.out;

@@ -52,17 +52,22 @@ private:
   }
 };
 
-/// `y = x W[e]` for rows `x` [n, in] grouped by expert, `rows[e]` of them for expert e, and a weight
-/// [experts, in, out]. Throws `std::invalid_argument` when the counts do not fit the shapes.
-inline at::Tensor expert_linear(at::Tensor const& x, std::vector<std::int64_t> rows, parameter& weight) {
+/// `y = x W[e]` for rows `x` [n, in] grouped by expert and a weight [experts, in, out], by an operation of your own whose
+/// `rows[e]` are those of expert e. Throws `std::invalid_argument` when the counts do not fit the shapes.
+template <weighted_op Op> at::Tensor expert_linear(at::Tensor const& x, Op op, parameter& weight) {
   std::int64_t total = 0;
-  for (auto const count : rows) total += count;
-  if (total != x.size(0) || static_cast<std::int64_t>(rows.size()) != weight.leaf().size(0)) {
-    throw std::invalid_argument("expert_linear '" + weight.name() + "': " + std::to_string(rows.size()) +
+  for (auto const count : op.rows) total += count;
+  if (total != x.size(0) || static_cast<std::int64_t>(op.rows.size()) != weight.leaf().size(0)) {
+    throw std::invalid_argument("expert_linear '" + weight.name() + "': " + std::to_string(op.rows.size()) +
                                 " counts with sum " + std::to_string(total) + " for " + std::to_string(x.size(0)) +
                                 " rows and " + std::to_string(weight.leaf().size(0)) + " experts");
   }
-  return apply_weighted(expert_linear_op{std::move(rows)}, x, weight);
+  return apply_weighted(std::move(op), x, weight);
+}
+
+/// The same by torch's matrix products, `rows[e]` of them for expert e.
+inline at::Tensor expert_linear(at::Tensor const& x, std::vector<std::int64_t> rows, parameter& weight) {
+  return expert_linear(x, expert_linear_op{std::move(rows)}, weight);
 }
 
 }  // namespace torch

@@ -16,15 +16,31 @@ namespace torch {
 /// An operation that is linear in its input and linear in its one weight, with both gradients apart:
 /// - `output(x, w)`
 /// - `input_gradient(dy, w)`, only called where the input needs one
-/// - `weight_gradient(x, dy, w)`, of the shape of `w`; `w` is there for its sizes only.
+/// - `weight_gradient(x, dy, w)`, of the shape of `w`; `w` is there for its sizes only. Or else
+/// - `add_weight_gradient(x, dy, sum)`, which adds to the parameter's accumulator by itself. It does so wherever the weight's
+///   gradient is asked for, in ordinary use too (as Megatron-LM's fused accumulation does): the engine then gets none, and
+///   what is summed does not depend on who asks.
 /// An object of the type holds what else it needs, such as rows per expert.
+template <class Op>
+concept accumulating_op = requires(Op const& op, at::Tensor const& t) { op.add_weight_gradient(t, t, t); };
 template <class Op> concept weighted_op = requires(Op const& op, at::Tensor const& t) {
   { op.output(t, t) } -> std::same_as<at::Tensor>;
   { op.input_gradient(t, t) } -> std::same_as<at::Tensor>;
+} && (accumulating_op<Op> || requires(Op const& op, at::Tensor const& t) {
   { op.weight_gradient(t, t, t) } -> std::same_as<at::Tensor>;
-};
+});
 
 namespace detail {
+
+template <weighted_op Op>
+void add_weight_gradient(Op const& op, parameter& weight, at::Tensor const& x, at::Tensor const& dy) {
+  if constexpr (accumulating_op<Op>) {
+    at::NoGradGuard const no_graph;
+    op.add_weight_gradient(x, dy, weight.main_grad());
+  } else {
+    weight.accumulate(op.weight_gradient(x, dy, weight.data()));
+  }
+}
 
 template <weighted_op Op> struct weighted_state : ::torch::CustomClassHolder {
   weighted_state(Op o, parameter& p) : op(std::move(o)), weight(&p) {}
@@ -34,8 +50,7 @@ template <weighted_op Op> struct weighted_state : ::torch::CustomClassHolder {
 
 template <weighted_op Op> void run_pending(pending_weight const& work) {
   auto const& state = static_cast<weighted_state<Op> const&>(*work.op);
-  auto& weight = *state.weight;
-  weight.accumulate(state.op.weight_gradient(work.input, work.output_gradient, weight.data()));
+  add_weight_gradient(state.op, *state.weight, work.input, work.output_gradient);
 }
 
 /// `link` ties the node into the graph: the weight itself in ordinary use, the context's anchor inside a scope.
@@ -64,12 +79,16 @@ template <weighted_op Op> struct weighted_function : ::torch::autograd::Function
     if (saved->needs_input_grad(0)) gradients[0] = op.input_gradient(dy, weight);
     if (!state->weight->trainable()) return gradients;
     if (!saved->saved_data["deferred"].toBool()) {
-      if (saved->needs_input_grad(1)) gradients[1] = op.weight_gradient(x, dy, weight);
+      if (!saved->needs_input_grad(1)) return gradients;
+      if constexpr (accumulating_op<Op>)
+        add_weight_gradient(op, *state->weight, x, dy);
+      else
+        gradients[1] = op.weight_gradient(x, dy, weight);
       return gradients;
     }
     auto const [context, stage] = node_in_progress();
     switch (stage) {
-      case node_stage::backward: state->weight->accumulate(op.weight_gradient(x, dy, weight)); break;
+      case node_stage::backward: add_weight_gradient(op, *state->weight, x, dy); break;
       case node_stage::backward_input: context->defer({&run_pending<Op>, state, x, dy}); break;
       case node_stage::ordinary_weights: break;
       default:
@@ -85,7 +104,8 @@ template <weighted_op Op> struct weighted_function : ::torch::autograd::Function
 
 /// `op.output(x, w)`, differentiable. Inside a forward scope the weight gradient goes straight into the parameter's
 /// accumulator, when backward visits the operation or, with split passes, in `backward_weight`. Elsewhere it is an
-/// ordinary function of the graph. All three run the same operations and give the same bits.
+/// ordinary function of the graph, unless the operation accumulates by itself. All three run the same operations and give
+/// the same bits.
 template <weighted_op Op> at::Tensor apply_weighted(Op op, at::Tensor const& x, parameter& weight) {
   auto state = c10::make_intrusive<detail::weighted_state<Op>>(std::move(op), weight);
   auto const [context, stage] = node_in_progress();
