@@ -2,6 +2,7 @@
 
 #include "schedule_step.hpp"
 
+#include <stretto/adapters/cublas.hpp>
 #include <stretto/adapters/cuda.hpp>
 #include <stretto/adapters/torch/stream_tensors.hpp>
 #include <stretto/adapters/torch/threads.hpp>
@@ -57,6 +58,13 @@ private:
   double seconds_ = 0;
 };
 
+/// Forward and backward run on the thread of their rank, which has the handles.
+at::Tensor expert_linear_of_cublas(at::Tensor const& x, std::vector<std::int64_t> rows, stretto::torch::parameter& weight) {
+  using op = stretto::torch_cuda::expert_products_op<stretto::cublas::stream_handles>;
+  thread_local stretto::cublas::stream_handles handles;
+  return stretto::torch::expert_linear(x, op{std::move(rows), &handles}, weight);
+}
+
 class one_gpu : public run_device {
 public:
   void prepare() const override {
@@ -81,6 +89,7 @@ public:
   std::unique_ptr<rank_rows> make_rows(policy how, rank_communicator between) const override {
     return std::make_unique<staged_rows>(between, how == policy::autograd);
   }
+  expert_linear_function expert_linear() const override { return expert_linear_of_cublas; }
   /// There is one pipeline rank: messages between stages have no way from GPU memory yet.
   std::unique_ptr<step_runner> make_step(policy how, step_parts const& of) const override {
     if (how == policy::autograd) return make_autograd_step(of);

@@ -19,6 +19,8 @@ public:
   /// Returns when the device has done what this thread gave it.
   virtual void finish() const = 0;
   virtual std::unique_ptr<rank_rows> make_rows(policy how, rank_communicator between) const = 0;
+  /// What multiplies the rows of experts.
+  virtual expert_linear_function expert_linear() const { return expert_linear_of_torch; }
   virtual std::unique_ptr<step_runner> make_step(policy how, step_parts const& of) const = 0;
   /// Of all tensors of all ranks.
   virtual std::size_t live_bytes() const = 0;

@@ -61,7 +61,8 @@ public:
         place_(place), shares_process_(links.shares_process()), ranks_(links.all()),
         replicas_(links.replicas()), linked_(links.rows()), rows_(device_.make_rows(run.how, linked_)),
         exchange_(*rows_, run.o.model.experts / run.o.ep), peers_(links.peers()),
-        model_(run.o.model, exchange_, parts_of(facts_, place.pipeline_rank(), run.o.model.layers)),
+        model_(run.o.model, exchange_, parts_of(facts_, place.pipeline_rank(), run.o.model.layers),
+               device_.expert_linear()),
         optimizer_(model_.parameters()) {
     model_.step().resize(run.o.model.layers, run.o.microbatches, run.o.ep);
     runner_ = device_.make_step(run.how, {model_, run.plan, place_, peers_, links.board()});

@@ -26,7 +26,9 @@ public:
   rank_model(model_config const& config, Comm& comm) : rank_model(config, comm, {{0, config.layers, true, true}}) {}
 
   /// The chunks of one pipeline rank, one for each of `parts`.
-  rank_model(model_config const& config, Comm& comm, std::vector<stage_part> const& parts) : config_(config) {
+  rank_model(model_config const& config, Comm& comm, std::vector<stage_part> const& parts,
+             expert_linear_function linear = expert_linear_of_torch)
+      : config_(config), linear_(linear) {
     std::vector<int> places;
     for (auto const& part : parts) {
       if (&part != &parts.front()) layers_.next_chunk();
@@ -69,7 +71,8 @@ private:
       else
         layers_.add(stretto::layer<MoeLayer<Comm>>{AttentionAndRouter{init, residual_deviation, step_, i},
                                                    Dispatch<Comm>{comm},
-                                                   Experts<Comm>{init, residual_deviation, comm.rank() * local, local},
+                                                   Experts<Comm>{init, residual_deviation, comm.rank() * local, local,
+                                                                 linear_},
                                                    Combine<Comm>{comm}});
       places.push_back(i + 1);
     }
@@ -80,6 +83,7 @@ private:
   }
 
   model_config config_;
+  expert_linear_function linear_;
   step_data step_;
   stretto::layer_list<types> layers_;
   std::vector<model_parameter> parameters_;

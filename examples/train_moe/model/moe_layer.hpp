@@ -1,13 +1,13 @@
 #pragma once
 
 #include "attention.hpp"
+#include "expert_products.hpp"
 #include "router.hpp"
 #include "swiglu.hpp"
 #include "values.hpp"
 
 #include <stretto/adapters/torch/device_order.hpp>
 #include <stretto/adapters/torch/expert_functions.hpp>
-#include <stretto/adapters/torch/expert_linear.hpp>
 #include <stretto/adapters/torch/rows.hpp>
 #include <stretto/block.hpp>
 
@@ -88,8 +88,8 @@ public:
   using writes = stretto::values<expert_rows>;
   using saves = stretto::values<>;
 
-  Experts(initializer const& init, double residual_deviation, int first, int count)
-      : first_(first), count_(count),
+  Experts(initializer const& init, double residual_deviation, int first, int count, expert_linear_function linear)
+      : first_(first), count_(count), linear_(linear),
         up_(init.experts("experts.up", first, count, {init.config().hidden, 2 * init.config().ffn},
                          1.0 / std::sqrt(init.config().hidden))),
         down_(init.experts("experts.down", first, count, {init.config().ffn, init.config().hidden},
@@ -99,8 +99,8 @@ public:
     namespace st = stretto::torch;
     auto const local = st::order_arrived(io[exchange<Comm>{}].arrived(), count_, io[arrived_rows{}].device());
     auto const rows = st::permute_rows(io[arrived_rows{}], local.order, local.inverse);
-    auto const inner = swiglu(st::expert_linear(rows, local.rows, up_));
-    io[expert_rows{}] = st::permute_rows(st::expert_linear(inner, local.rows, down_), local.inverse, local.order);
+    auto const inner = swiglu(linear_(rows, local.rows, up_));
+    io[expert_rows{}] = st::permute_rows(linear_(inner, local.rows, down_), local.inverse, local.order);
   }
   template <class F> void for_each_parameter(F&& f) {
     f(model_parameter{&up_, first_});
@@ -110,6 +110,7 @@ public:
 private:
   int first_;
   int count_;
+  expert_linear_function linear_;
   stretto::torch::parameter up_;
   stretto::torch::parameter down_;
 };
