@@ -6,4 +6,5 @@
 
 /// Lanes that are CUDA streams, and rows between ranks that share a GPU.
 #include <stretto/adapters/cuda/lanes.hpp>
+#include <stretto/adapters/cuda/ready.hpp>
 #include <stretto/adapters/cuda/staged_exchange.hpp>
