@@ -1,5 +1,6 @@
 #include "costs.hpp"
 
+#include "json_file.hpp"
 #include "usage.hpp"
 
 #include <algorithm>
@@ -7,7 +8,6 @@
 #include <cmath>
 #include <cstddef>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 
 #include <fmt/core.h>
@@ -19,54 +19,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t largest_file = 1 << 20;
-constexpr int deepest_nesting = 8;
 constexpr double smallest_cost = 1e-6, largest_cost = 1e12;
 constexpr std::size_t longest_unit = 12;
-
-/// Reads at most `largest_file` bytes, so that an endless or huge file is refused and not held.
-std::string read_file(std::string const& path) {
-  std::error_code problem;
-  std::ifstream file;
-  // A pipe without a writer would hold the program up.
-  if (std::filesystem::is_regular_file(path, problem)) file.open(path, std::ios::binary);
-  std::string text(largest_file + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.is_open() || file.bad() || (file.fail() && !file.eof())) {
-    throw usage_error(
-        fmt::format("--costs: cannot read '{}'; give a preset ({}) or a JSON file", shown(path), [] {
-          std::vector<std::string> names;
-          for (layer_costs const& one : cost_presets()) names.push_back(one.name);
-          return listed(names);
-        }()));
-  }
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > largest_file) {
-    throw usage_error(fmt::format("--costs: '{}' is longer than {} bytes; a cost file holds a dozen numbers",
-                                  shown(path), largest_file));
-  }
-  return text;
-}
-
-/// Recursion in a parser is bounded before the parser sees the text.
-bool nested_too_deep(std::string const& text) {
-  int depth = 0;
-  bool quoted = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    char const letter = text[i];
-    if (quoted) {
-      if (letter == '\\') ++i;
-      if (letter == '"') quoted = false;
-    } else if (letter == '"') {
-      quoted = true;
-    } else if (letter == '{' || letter == '[') {
-      if (++depth > deepest_nesting) return true;
-    } else if (letter == '}' || letter == ']') {
-      --depth;
-    }
-  }
-  return false;
-}
 
 /// Reads the members of one object; what is missing, unknown or of the wrong type is named by its path.
 class reader {
@@ -193,18 +147,8 @@ layer_costs find_costs(std::string const& text) {
     throw usage_error(fmt::format("--costs: '{}' is neither a file nor a preset ({}); did you mean '{}'?",
                                   shown(text), listed(names), nearest(text, names)));
   }
-  std::string const content = read_file(text);
-  if (nested_too_deep(content)) {
-    throw usage_error(fmt::format("--costs: '{}' nests deeper than {} levels; two are enough", shown(text),
-                                  deepest_nesting));
-  }
-  json file;
-  try {
-    file = json::parse(content);
-  } catch (json::exception const& error) {
-    throw usage_error(fmt::format("--costs: '{}' is not JSON: {}", shown(text),
-                                  shown(std::string(error.what()).substr(0, 58))));
-  }
+  json const file = read_json("--costs", text, 1 << 20,
+                              fmt::format("a preset ({}) or a JSON file of a dozen numbers", listed(names)));
   return from_json(text, file);
 }
 

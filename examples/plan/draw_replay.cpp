@@ -16,7 +16,7 @@ namespace {
 using stretto::op;
 
 constexpr std::size_t most_ops = 40000;
-constexpr double left = 64, top = 92, lane_height = 15, row_step = 40, most_width = 4000;
+constexpr double left = 64, top = 92, row_step = 40, most_width = 4000;
 
 void refuse_too_many(phase_replay const& one, char const* format, char const* instead, std::size_t most) {
   std::size_t ops = 0;
@@ -66,23 +66,14 @@ std::string draw_svg(phase_replay const& one, layer_costs const& costs) {
     to.entry(x, 56, forward_look, one.facts.chunks == 2 ? "second chunk" : "odd chunks", true);
   for (int rank = 0; rank < one.facts.ranks; ++rank) {
     auto const at = static_cast<std::size_t>(rank);
-    double const y = top + row_step * rank;
-    to.words(left - 8, y + lane_height + 4, 12, "#222222", "end", fmt::format("rank {}", rank));
-    to.text +=
-        fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"#d0d0d0\"/>\n",
-                    short_number(left), short_number(y), short_number(one.makespan * scale),
-                    short_number(2 * lane_height + 1));
-    for (std::size_t row = 0; row < one.tables[at].ops.size(); ++row) {
-      op const& each = one.tables[at].ops[row];
-      double const begin = one.times[at][row].start, end = one.times[at][row].end;
-      if (each.is_message() || end <= begin) continue;
-      double const lane_top = each.on == stretto::lane::comm ? y + lane_height + 1 : y;
-      to.text += fmt::format("<g><title>{}: {} to {} {}</title>", stretto::short_name(one.label(rank, row)),
-                             short_number(begin), short_number(end), costs.unit);
-      to.box(left + begin * scale, lane_top, std::max((end - begin) * scale - 0.5, 0.4), lane_height,
-             look_of(each.what), each.chunk % 2 == 1, fmt::format("{}", each.microbatch), 10);
-      to.text += "</g>\n";
-    }
+    lane_rows const rows{left, top + row_step * rank, scale, costs.unit};
+    to.words(left - 8, rows.top + lane_rows::lane_height + 4, 12, "#222222", "end",
+             fmt::format("rank {}", rank));
+    to.frame(rows, one.makespan);
+    std::vector<stretto::span> const spans = one.spans(rank);
+    for (std::size_t row = 0; row < spans.size(); ++row)
+      if (!stretto::is_message(spans[row].label) && spans[row].end_us > spans[row].start_us)
+        to.op(rows, spans[row], one.tables[at].ops[row].chunk % 2 == 1);
   }
   to.axis(left, foot + 16, scale, one.makespan, costs.unit);
   return to.finish();

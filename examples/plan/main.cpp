@@ -1,5 +1,6 @@
 #include "costs.hpp"
 #include "draw.hpp"
+#include "measured.hpp"
 #include "notation.hpp"
 #include "programs.hpp"
 #include "report.hpp"
@@ -11,8 +12,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <optional>
+#include <system_error>
 
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
@@ -24,7 +27,7 @@ using namespace plan_program;
 struct options {
   std::string pipeline = "dual_pipe_v", format, costs;
   std::string ranks = "4", microbatches = "8", chunks;
-  std::string layer, replay = "chunks", layers;
+  std::string layer, replay = "chunks", layers, measured;
   bool names_plan = false; ///< a flag says which plan
   bool comm = false, json = false, compare = false;
 };
@@ -107,6 +110,32 @@ std::string layer_answer(options const& given) {
   return draw_text(pair);
 }
 
+/// The trace says which plan it is of.
+std::string measured_answer(options const& given) {
+  if (!given.layer.empty() || given.names_plan || given.comm || given.compare)
+    throw usage_error(
+        "--measured takes pipeline and sizes from its trace; it goes with --costs, --format and --json "
+        "only");
+  if (!given.format.empty() && given.format != "svg" && given.format != "text")
+    throw usage_error(
+        fmt::format("--measured draws text and svg, not {}; leave --format out for the table", given.format));
+  if (given.json && !given.format.empty())
+    throw usage_error("--json reports a simulation; leave --format out");
+  if (given.costs.empty())
+    throw usage_error(
+        "--measured needs --costs with the trace of a serial run of the same model: train_moe --policy "
+        "serial --pipeline zero_bubble_h1 --pp 1 --trace FILE");
+  std::error_code problem;
+  if (std::filesystem::equivalent(given.measured, given.costs, problem))
+    throw usage_error(
+        "--measured and --costs name the same file; a prediction takes its costs from a run of its own");
+  recorded_step const trace = read_trace("--measured", given.measured);
+  measured_step const one = compare_with_run(trace, read_trace("--costs", given.costs));
+  if (given.format == "svg") return draw_svg(one);
+  if (given.format == "text") return draw_text(one);
+  return given.json ? report_json(one) : report_table(one);
+}
+
 std::string phases_answer(options const& given, sizes const& at) {
   if (!given.format.empty() && given.format != "svg" && given.format != "trace")
     throw usage_error(fmt::format(
@@ -124,6 +153,7 @@ std::string answer(options given) {
   require_one_of("--pipeline", given.pipeline, pipeline_names());
   if (!given.format.empty())
     require_one_of("--format", given.format, {"golden", "text", "mermaid", "svg", "trace"});
+  if (!given.measured.empty()) return measured_answer(given);
   if (!given.layer.empty()) return layer_answer(given);
   if (given.comm && given.format.empty()) given.format = "golden";
   if (given.comm && given.format != "golden")
@@ -185,6 +215,9 @@ int main(int count, char** words) {
       ->type_name("N");
   app.add_option("--layer", given.layer, "draw one layer pair: serial, two_stream_1f1b or split_dw")
       ->type_name("POLICY");
+  app.add_option("--measured", given.measured,
+                 "a trace of train_moe: that step beside its prediction, with --costs TRACE of a serial run")
+      ->type_name("TRACE");
   app.add_flag("--json", given.json, "the simulation as JSON");
   app.add_flag("--compare", given.compare, "a table of every pipeline at these sizes");
   app.footer(
@@ -193,7 +226,8 @@ int main(int count, char** words) {
       "  plan --pipeline interleaved_ep --ranks 4 --microbatches 8 --chunks 4 --format svg > plan.svg\n"
       "  plan --ranks 8 --microbatches 32 --costs deepseek_h800 --compare\n"
       "  plan --ranks 8 --microbatches 32 --replay phases --compare\n"
-      "  plan --layer split_dw --format svg > pair.svg");
+      "  plan --layer split_dw --format svg > pair.svg\n"
+      "  plan --measured step.json --costs serial.json --format svg > step.svg");
   try {
     app.parse(count, words);
   } catch (CLI::Success const& help) {

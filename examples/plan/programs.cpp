@@ -133,8 +133,14 @@ layer_pair pair_of(std::string const& policy, layer_costs const& costs) {
   return make_pair<SplitPair>(policy, costs);
 }
 
+rank_time rank_time_of(std::span<stretto::span const> spans, int rank, double makespan) {
+  stretto::busy_time const busy = stretto::busy_of_rank(spans, rank);
+  return {busy.compute_us, busy.communication_us, busy.exposed_us,
+          makespan - busy.compute_us - busy.exposed_us, 0};
+}
+
 stretto::op_label phase_replay::label(int rank, std::size_t row) const {
-  return stretto::label_of<Step>(facts, rank, tables[static_cast<std::size_t>(rank)].ops[row]);
+  return name(facts, rank, tables[static_cast<std::size_t>(rank)].ops[row]);
 }
 
 std::vector<stretto::span> phase_replay::spans(int rank) const {
@@ -143,6 +149,14 @@ std::vector<stretto::span> phase_replay::spans(int rank) const {
   for (std::size_t row = 0; row < tables[at].ops.size(); ++row)
     all.push_back({label(rank, row), rank, times[at][row].start, times[at][row].end});
   return all;
+}
+
+void require_fits(std::string const& flag, stretto::plan_facts const& facts, int layers,
+                  std::string const& instead) {
+  double const rows = facts.microbatches * (10.0 * layers + 4.0 * facts.stages() + 6);
+  if (rows > most_rows)
+    throw usage_error(fmt::format("{} holds at most {:.0f} ops and this plan has about {:.0f}; {}", flag,
+                                  most_rows, rows, instead));
 }
 
 phase_replay replay_of(stretto::plan const& of, layer_costs const& costs, int layers) {
@@ -154,38 +168,24 @@ phase_replay replay_of(stretto::plan const& of, layer_costs const& costs, int la
                     "a first and a last",
                     layers, least));
   }
-  double const rows = facts.microbatches * (10.0 * layers + 4.0 * facts.stages() + 6);
-  if (rows > most_rows) {
-    throw usage_error(
-        fmt::format("--replay phases holds at most {:.0f} ops and this plan has about {:.0f}; take "
-                    "fewer layers, ranks or microbatches, or --replay chunks",
-                    most_rows, rows));
-  }
-  phase_replay replay;
-  replay.facts = facts, replay.layers = layers;
-  stretto::plan_steps const lists = stretto::lower_messages(of);
-  stretto::require(facts, stretto::check_messages(of, lists));
-  for (int rank = 0; rank < facts.ranks; ++rank) {
-    replay.tables.push_back(stretto::lower_rank<Step>(of, lists, rank, shape_of(facts, rank, layers)));
-    if (replay.tables.back().check()) throw std::logic_error("the lowered plan is not legal");
-  }
-  auto const cost = [&](int, op const& row) {
-    return cost_of(costs, stretto::label_of<Step>(facts, 0, row).phase, row.what);
-  };
-  replay.times = stretto::simulate_ops(facts, replay.tables, cost, costs.message);
-  for (auto const& rank : replay.times)
-    for (stretto::op_times const& one : rank) replay.makespan = std::max(replay.makespan, one.end);
+  require_fits("--replay phases", facts, layers,
+               "take fewer layers, ranks or microbatches, or --replay chunks");
+  auto const shape = [&](int rank) { return shape_of(facts, rank, layers); };
+  auto const cost = [&](int, stretto::op_label const& op) { return cost_of(costs, op.phase, op.what); };
+  return replay_layers<Step>(of, layers, shape, cost, costs.message);
+}
+
+void phase_replay::add_up() {
+  for (auto const& rank : times)
+    for (stretto::op_times const& one : rank) makespan = std::max(makespan, one.end);
   for (int rank = 0; rank < facts.ranks; ++rank) {
     auto const at = static_cast<std::size_t>(rank);
-    stretto::busy_time const busy = stretto::busy_of_rank(replay.spans(rank), rank);
-    double const live = peak_layers(replay.tables[at], facts.microbatches);
-    replay.ranks.push_back({busy.compute_us, busy.communication_us, busy.exposed_us,
-                            replay.makespan - busy.compute_us - busy.exposed_us,
-                            live * facts.ranks / layers});
-    replay.ideal = std::max({replay.ideal, busy.compute_us, busy.communication_us});
-    for (op const& row : replay.tables[at].ops) replay.messages += stretto::is_send(row.on);
+    rank_time found = rank_time_of(spans(rank), rank, makespan);
+    found.peak_live = static_cast<double>(peak_layers(tables[at], facts.microbatches)) * facts.ranks / layers;
+    ranks.push_back(found);
+    ideal = std::max({ideal, found.compute, found.comm});
+    for (op const& row : tables[at].ops) messages += stretto::is_send(row.on);
   }
-  return replay;
 }
 
 } // namespace plan_program

@@ -18,28 +18,6 @@ ordered_json costs_json(layer_costs const& costs) {
   return {{"name", costs.name}, {"source", costs.source}, {"unit", costs.unit}};
 }
 
-/// Columns as wide as their widest entry; the first to the left, numbers to the right.
-std::string table(std::vector<std::vector<std::string>> const& rows) {
-  std::vector<std::size_t> widths;
-  for (auto const& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (auto const& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      line += i == 0 ? fmt::format("{:<{}}", row[i], widths[i]) : fmt::format("  {:>{}}", row[i], widths[i]);
-    }
-    text += line + '\n';
-  }
-  return text;
-}
-
-std::string with_percent(double value, double whole) {
-  return fmt::format("{} ({:4.1f}%)", short_number(value), whole > 0 ? 100 * value / whole : 0.0);
-}
-
 std::string counted(int number, char const* one, char const* more) {
   return fmt::format("{} {}", number, number == 1 ? one : more);
 }
@@ -62,6 +40,27 @@ double worst(report const& one, double rank_time::*which) {
 }
 
 } // namespace
+
+std::string aligned(std::vector<std::vector<std::string>> const& rows) {
+  std::vector<std::size_t> widths;
+  for (auto const& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (auto const& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += i == 0 ? fmt::format("{:<{}}", row[i], widths[i]) : fmt::format("  {:>{}}", row[i], widths[i]);
+    }
+    text += line + '\n';
+  }
+  return text;
+}
+
+std::string with_percent(double value, double whole) {
+  return fmt::format("{} ({:4.1f}%)", short_number(value), whole > 0 ? 100 * value / whole : 0.0);
+}
 
 std::string title_of(stretto::plan_facts const& facts) {
   return fmt::format("{}, {}, {}{}", facts.name, counted(facts.ranks, "rank", "ranks"),
@@ -108,7 +107,7 @@ std::string report_table(report const& one, layer_costs const& costs) {
                      method(costs, one.layers), calls ? "" : "live in activations of all layers of a rank\n",
                      short_number(one.makespan), costs.unit, short_number(one.ideal), costs.unit,
                      one.ratio()) +
-         table(rows);
+         aligned(rows);
 }
 
 std::string report_table(picture const& one) { return report_table(report_of(one), one.costs); }
@@ -161,7 +160,7 @@ std::string compare_table(std::vector<compared> const& all, layer_costs const& c
                      "live in activations of all layers of a rank\n\n",
                      counted(ranks, "rank", "ranks"), counted(microbatches, "microbatch", "microbatches"),
                      costs.unit, method(costs, layers)) +
-         table(rows) + (refusals.empty() ? "" : "\n" + refusals);
+         aligned(rows) + (refusals.empty() ? "" : "\n" + refusals);
 }
 
 std::string compare_json(std::vector<compared> const& all, layer_costs const& costs, int ranks,

@@ -2,6 +2,7 @@
 
 #include "draw.hpp"
 
+#include <algorithm>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -36,6 +37,23 @@ void canvas::words(double x, double y, double font, char const* ink, char const*
                    std::string const& what) {
   fmt::format_to(to_, "<text x=\"{}\" y=\"{}\" font-size=\"{}\" fill=\"{}\" text-anchor=\"{}\">{}</text>",
                  short_number(x), short_number(y), short_number(font), ink, anchor, what);
+}
+
+void canvas::frame(lane_rows const& at, double length) {
+  fmt::format_to(to_,
+                 "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"#d0d0d0\"/>\n",
+                 short_number(at.left), short_number(at.top), short_number(length * at.scale),
+                 short_number(lane_rows::height));
+}
+
+void canvas::op(lane_rows const& at, stretto::span const& one, bool odd_chunk) {
+  double const lane_top = one.label.on == stretto::lane::comm ? at.top + lane_rows::lane_height + 1 : at.top;
+  fmt::format_to(to_, "<g><title>{}: {} to {} {}</title>", stretto::short_name(one.label),
+                 short_number(one.start_us), short_number(one.end_us), at.unit);
+  box(at.left + one.start_us * at.scale, lane_top,
+      std::max((one.end_us - one.start_us) * at.scale - 0.5, 0.4), lane_rows::lane_height,
+      look_of(one.label.what), odd_chunk, fmt::format("{}", one.label.microbatch), 10);
+  text += "</g>\n";
 }
 
 double canvas::entry(double x, double y, look const& how, char const* name, bool odd_chunk) {

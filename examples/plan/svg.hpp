@@ -4,6 +4,7 @@
 #include <string>
 
 #include <stretto/phase.hpp>
+#include <stretto/timeline.hpp>
 
 namespace plan_program {
 
@@ -23,6 +24,14 @@ constexpr look look_of(stretto::pass what) {
   return all[static_cast<int>(what)];
 }
 
+/// Where the ops of one rank go: compute above, communication below.
+struct lane_rows {
+  double left, top, scale;
+  std::string const& unit;
+
+  static constexpr double lane_height = 15, height = 2 * lane_height + 1;
+};
+
 /// The text of a picture, as it grows.
 class canvas {
 public:
@@ -30,6 +39,9 @@ public:
   void box(double x, double y, double width, double height, look const& how, bool odd_chunk,
            std::string const& label, double font);
   void words(double x, double y, double font, char const* ink, char const* anchor, std::string const& what);
+  /// The frame of a rank that takes `length`.
+  void frame(lane_rows const& at, double length);
+  void op(lane_rows const& at, stretto::span const& one, bool odd_chunk);
   /// An entry of the legend; returns where the next one goes.
   double entry(double x, double y, look const& how, char const* name, bool odd_chunk = false);
   /// Times along the foot.

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <unistd.h>
@@ -60,6 +61,33 @@ stretto::host::link_model link_of(options const& o) {
 std::string link_text(options const& o) {
   if (o.model.device == device_kind::cuda) return "one GPU, rows between ranks through host memory";
   return stretto::host::describe(link_of(o));
+}
+
+/// What a trace says of its run, for who reads it again: all that the times of its ops depend on.
+std::vector<std::pair<std::string, std::string>> about_trace(options const& o, run_result const& run) {
+  auto const& m = o.model;
+  auto const number = [](auto value) { return fmt::format("{}", value); };
+  return {{"program", "train_moe"},
+          {"policy", name_of(run.how)},
+          {"pipeline", run.pipeline},
+          {"chunks", number(plan_of(o, run.how).facts().chunks)},
+          {"pp", number(o.pp)},
+          {"ep", number(o.ep)},
+          {"microbatches", number(o.microbatches)},
+          {"batch", number(o.batch)},
+          {"seq", number(m.sequence)},
+          {"layers", number(m.layers)},
+          {"dense", number(m.dense)},
+          {"hidden", number(m.hidden)},
+          {"heads", number(m.heads)},
+          {"ffn", number(m.ffn)},
+          {"experts", number(m.experts)},
+          {"top_k", number(m.top_k)},
+          {"shared", number(m.shared)},
+          {"device", m.device == device_kind::cuda ? "cuda" : "cpu"},
+          {"dtype", type_name(m.type)},
+          {"link_gbps", number(o.link_gbps)},
+          {"link_us", number(o.link_us)}};
 }
 
 /// `dual_pipe_v: 4 pipeline ranks with 2 stages each`
@@ -224,7 +252,8 @@ void write_json(std::ostream& out, options const& o, std::span<run_result const>
 }
 
 void write_trace(std::ostream& out, options const& o, run_result const& run) {
-  stretto::write_chrome_trace(out, run.last_step, fmt::format("{}, {}", name_of(run.how), link_text(o)));
+  stretto::write_chrome_trace(out, run.last_step, fmt::format("{}, {}", name_of(run.how), link_text(o)),
+                              about_trace(o, run));
 }
 
 } // namespace train_moe

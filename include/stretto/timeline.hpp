@@ -125,11 +125,19 @@ inline void append_quoted(std::string& to, std::string_view text) {
 } // namespace detail
 
 /// Writes the spans as a Chrome trace (JSON object format), for Perfetto and chrome://tracing: a process per rank, a
-/// thread per lane. `note` is kept in the file, the place to say what was modelled. Times must be finite.
+/// thread per lane. `note` is kept in the file, the place to say what was modelled, and so is `about`: names and values for
+/// programs that read the file again. Times must be finite.
 /// Source: "Trace Event Format", the Chromium project.
-inline void write_chrome_trace(std::ostream& out, std::span<span const> spans, std::string_view note = {}) {
+inline void write_chrome_trace(std::ostream& out, std::span<span const> spans, std::string_view note = {},
+                               std::span<std::pair<std::string, std::string> const> about = {}) {
   std::string text = "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"note\":";
   detail::append_quoted(text, note);
+  for (auto const& [name, value] : about) {
+    text += ',';
+    detail::append_quoted(text, name);
+    text += ':';
+    detail::append_quoted(text, value);
+  }
   text += "},\"traceEvents\":[";
   char const* separator = "\n";
   auto const place = [&](int rank, lane on) {

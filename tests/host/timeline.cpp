@@ -82,9 +82,12 @@ TEST_CASE("the trace is JSON that says where and when each op ran", "[timeline]"
       {{attn, pass::forward, lane::receive_lower, 1, 1}, 0, -5, 0},
   };
   std::ostringstream out;
-  write_chrome_trace(out, spans, "link modelled: \"10 Gb/s\"\n\\");
+  std::vector<std::pair<std::string, std::string>> const about = {{"policy", "serial"}, {"a \"b\"", "c\\"}};
+  write_chrome_trace(out, spans, "link modelled: \"10 Gb/s\"\n\\", about);
   auto const trace = nlohmann::json::parse(out.str());
   CHECK(trace["otherData"]["note"] == "link modelled: \"10 Gb/s\" \\");
+  CHECK(trace["otherData"]["policy"] == "serial");
+  CHECK(trace["otherData"]["a \"b\""] == "c\\");
   std::vector<nlohmann::json> ops;
   std::map<int, std::set<std::string>> names;
   for (auto const& event : trace["traceEvents"]) {

@@ -1,0 +1,77 @@
+#include "json_file.hpp"
+
+#include "usage.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <ios>
+#include <system_error>
+
+#include <fmt/core.h>
+
+namespace plan_program {
+
+namespace {
+
+constexpr int deepest_nesting = 8;
+
+/// Reads at most `largest` bytes, so that an endless or huge file is refused and not held.
+std::string read_file(std::string const& flag, std::string const& path, std::size_t largest,
+                      std::string const& instead) {
+  std::error_code problem;
+  std::ifstream file;
+  // A pipe without a writer would hold the program up.
+  if (std::filesystem::is_regular_file(path, problem)) file.open(path, std::ios::binary);
+  std::string text;
+  while (file.good() && text.size() <= largest) {
+    constexpr std::size_t piece = 1 << 20;
+    std::size_t const read = text.size();
+    text.resize(read + piece);
+    file.read(text.data() + read, piece);
+    text.resize(read + static_cast<std::size_t>(file.gcount()));
+  }
+  if (!file.is_open() || file.bad() || (file.fail() && !file.eof()))
+    throw usage_error(fmt::format("{}: cannot read '{}'; give {}", flag, shown(path), instead));
+  if (text.size() > largest)
+    throw usage_error(
+        fmt::format("{}: '{}' is longer than {} bytes; give {}", flag, shown(path), largest, instead));
+  return text;
+}
+
+/// Recursion in a parser is bounded before the parser sees the text.
+bool nested_too_deep(std::string const& text) {
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    char const letter = text[i];
+    if (quoted) {
+      if (letter == '\\') ++i;
+      if (letter == '"') quoted = false;
+    } else if (letter == '"') {
+      quoted = true;
+    } else if (letter == '{' || letter == '[') {
+      if (++depth > deepest_nesting) return true;
+    } else if (letter == '}' || letter == ']') {
+      --depth;
+    }
+  }
+  return false;
+}
+
+} // namespace
+
+nlohmann::json read_json(std::string const& flag, std::string const& path, std::size_t largest,
+                         std::string const& instead) {
+  std::string const content = read_file(flag, path, largest, instead);
+  if (nested_too_deep(content))
+    throw usage_error(fmt::format("{}: '{}' nests deeper than {} levels; give {}", flag, shown(path),
+                                  deepest_nesting, instead));
+  try {
+    return nlohmann::json::parse(content);
+  } catch (nlohmann::json::exception const& error) {
+    throw usage_error(fmt::format("{}: '{}' is not JSON: {}", flag, shown(path),
+                                  shown(std::string(error.what()).substr(0, 58))));
+  }
+}
+
+} // namespace plan_program

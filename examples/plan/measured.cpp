@@ -1,0 +1,225 @@
+#include "measured.hpp"
+
+#include "draw.hpp"
+#include "layer_types.hpp"
+#include "usage.hpp"
+
+#include <stretto/pipelines/all.hpp>
+#include <stretto/plan_error.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include <fmt/core.h>
+
+namespace plan_program {
+
+namespace {
+
+// As train_moe has them: the pipeline here says only that there are bodies of pairs and of halves.
+struct SerialStep : stretto::Schedule<MixedModel, stretto::Serial, stretto::DualPipeV> {};
+struct TwoStreamStep : stretto::Schedule<MixedModel, stretto::TwoStream1F1B, stretto::DualPipeV> {};
+struct SplitStep
+    : stretto::Schedule<MixedModel, stretto::TwoStream1F1B, stretto::SplitDW, stretto::DualPipeV> {};
+
+/// Numbers of the block types of `MixedModel`.
+constexpr int moe = 0, dense = 1, embedding = 2, head = 3;
+
+/// The layers of one rank: their block types chunk by chunk, and where each stands in the model, the embedding first.
+struct rank_layers {
+  std::vector<std::vector<int>> types;
+  std::vector<int> place, chunk;
+};
+
+rank_layers layers_of(stretto::plan_facts const& facts, int rank, int layers, int dense_layers) {
+  rank_layers found;
+  auto const add = [&](int type, int place) {
+    found.types.back().push_back(type), found.place.push_back(place);
+    found.chunk.push_back(static_cast<int>(found.types.size()) - 1);
+  };
+  for (int chunk = 0; chunk < facts.chunks; ++chunk) {
+    int const stage = facts.stage(rank, chunk);
+    found.types.emplace_back();
+    if (stage == 0) add(embedding, 0);
+    for (int layer = facts.first_layer(layers, stage); layer < facts.first_layer(layers, stage + 1); ++layer)
+      add(layer < dense_layers ? dense : moe, layer + 1);
+    if (stage == facts.stages() - 1) add(head, layers + 1);
+  }
+  return found;
+}
+
+stretto::plan plan_of(recorded_step const& run) {
+  std::optional<stretto::plan> made;
+  try {
+    stretto::shipped_pipelines::with(run.text("pipeline").c_str(), [&]<class Pipeline>() {
+      bool const takes_chunks = stretto::most_chunks<Pipeline>() != Pipeline::chunks;
+      made.emplace(stretto::proved_plan<Pipeline>(run.number("pp"), run.number("microbatches"),
+                                                  takes_chunks ? run.number("chunks") : 0));
+    });
+  } catch (std::invalid_argument const&) {
+    made.reset();
+  }
+  if (!made || made->facts().chunks != run.number("chunks"))
+    throw usage_error(fmt::format(
+        "--measured: '{}' says {}, {} ranks, {} microbatches, {} chunks, which is no plan; "
+        "trace the step again",
+        run.path, run.text("pipeline"), run.number("pp"), run.number("microbatches"), run.number("chunks")));
+  return std::move(*made);
+}
+
+/// What one op costs, by what it is and where in the model.
+class op_costs {
+public:
+  /// The medians over microbatches and expert ranks.
+  explicit op_costs(recorded_step const& serial) : path_(serial.path) {
+    std::map<key, std::vector<double>> all;
+    for (stretto::span const& each : serial.ops)
+      all[{each.label.layer, each.label.phase, each.label.what}].push_back(each.end_us - each.start_us);
+    for (auto& [op, times] : all) {
+      auto const middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+      std::nth_element(times.begin(), middle, times.end());
+      costs_[op] = *middle;
+    }
+  }
+
+  double operator()(int place, stretto::op_label const& op) const {
+    if (auto const found = costs_.find({place, op.phase, op.what}); found != costs_.end())
+      return found->second;
+    if (op.what == stretto::pass::backward) {
+      auto const input = costs_.find({place, op.phase, stretto::pass::backward_input});
+      auto const weight = costs_.find({place, op.phase, stretto::pass::backward_weight});
+      if (input != costs_.end() && weight != costs_.end()) return input->second + weight->second;
+    }
+    bool const half = op.what == stretto::pass::backward_input || op.what == stretto::pass::backward_weight;
+    throw usage_error(fmt::format("--costs: '{}' has no time of {}.{} of layer {}{}", path_,
+                                  stretto::letter_of(op.what), stretto::name_of(op.phase), place,
+                                  half ? ", since its backward is whole; trace --policy serial --pipeline "
+                                         "zero_bubble_h1 --pp 1, which splits it"
+                                       : "; trace a serial run of the same model"));
+  }
+
+private:
+  using key = std::tuple<int, stretto::phase_kind, stretto::pass>;
+  std::string path_;
+  std::map<key, double> costs_;
+};
+
+/// A serial run of the same model, so that its ops are those of `trace` and nothing ran beside them.
+void require_serial(recorded_step const& trace, recorded_step const& costs) {
+  for (auto const& [key, wanted] : {std::pair{"policy", "serial"}, std::pair{"pp", "1"}})
+    if (costs.text(key) != wanted)
+      throw usage_error(
+          fmt::format("--costs: '{}' ran with --{} {}, and ops that run beside others say little "
+                      "about their costs; trace --policy serial --pp 1",
+                      costs.path, key, costs.text(key)));
+  for (char const* const key : {"ep", "batch", "seq", "layers", "dense", "hidden", "heads", "ffn", "experts",
+                                "top_k", "shared", "device", "dtype", "link_gbps", "link_us"})
+    if (trace.text(key) != costs.text(key))
+      throw usage_error(
+          fmt::format("--costs: '{}' ran with {} {} and '{}' with {}; trace both with the same model",
+                      costs.path, key, costs.text(key), trace.path, trace.text(key)));
+}
+
+phase_replay replay_of(stretto::plan const& plan, recorded_step const& trace, op_costs const& costs) {
+  std::vector<rank_layers> layers;
+  for (int rank = 0; rank < plan.facts().ranks; ++rank)
+    layers.push_back(layers_of(plan.facts(), rank, trace.number("layers"), trace.number("dense")));
+  auto const shape = [&](int rank) {
+    return stretto::layer_shape(layers[static_cast<std::size_t>(rank)].types);
+  };
+  auto const cost = [&](int rank, stretto::op_label const& op) {
+    auto const& place = layers[static_cast<std::size_t>(rank)].place;
+    return costs(place[static_cast<std::size_t>(op.layer)], op);
+  };
+  auto const with = [&]<class S>(S) {
+    return replay_layers<S>(plan, trace.number("layers"), shape, cost, 0);
+  };
+  if (trace.text("policy") == "serial") return with(SerialStep{});
+  if (trace.text("policy") == "two_stream_1f1b") return with(TwoStreamStep{});
+  if (trace.text("policy") == "split_dw") return with(SplitStep{});
+  throw usage_error(
+      fmt::format("--measured: '{}' ran with --policy {}, which has no ops; trace another policy", trace.path,
+                  trace.text("policy")));
+}
+
+/// What ran on `rank` of the run must be the rows of `pipeline_rank`, lane by lane.
+void require_same_ops(phase_replay const& predicted, int pipeline_rank, recorded_step const& trace,
+                      int rank) {
+  auto const row = [](stretto::op_label const& op) {
+    return std::tuple(op.on, op.what, op.phase, op.layer, op.microbatch);
+  };
+  std::vector<stretto::op_label> planned, ran;
+  for (stretto::span const& each : predicted.spans(pipeline_rank))
+    if (!stretto::is_message(each.label)) planned.push_back(each.label);
+  std::stable_sort(planned.begin(), planned.end(), [](auto const& a, auto const& b) { return a.on < b.on; });
+  for (stretto::span const& each : trace.ops)
+    if (each.rank == rank) ran.push_back(each.label);
+  auto const [one, other] = std::mismatch(planned.begin(), planned.end(), ran.begin(), ran.end(),
+                                          [&](auto const& a, auto const& b) { return row(a) == row(b); });
+  if (one == planned.end() && other == ran.end()) return;
+  throw usage_error(fmt::format("--measured: rank {} of '{}' ran {} where its plan has {}; trace the step "
+                                "again with the build that draws it",
+                                rank, trace.path,
+                                other == ran.end() ? "nothing" : stretto::short_name(*other),
+                                one == planned.end() ? "nothing" : stretto::short_name(*one)));
+}
+
+} // namespace
+
+std::string measured_step::title() const {
+  return fmt::format("{}, {}, {} layer{}{}{}", title_of(predicted.facts), policy, predicted.layers,
+                     predicted.layers == 1 ? "" : "s", dense > 0 ? fmt::format(" ({} dense)", dense) : "",
+                     expert_ranks > 1 ? fmt::format(", {} expert ranks", expert_ranks) : "");
+}
+
+std::string measured_step::method() const {
+  return fmt::format("predicted: ops cost what they took in the serial run of {}, messages nothing\n"
+                     "measured:  the step of {}\n",
+                     costs, trace);
+}
+
+measured_step compare_with_run(recorded_step const& trace, recorded_step const& costs) {
+  require_serial(trace, costs);
+  stretto::plan const plan = plan_of(trace);
+  stretto::plan_facts const& facts = plan.facts();
+  require_fits("--measured", facts, trace.number("layers"), "trace a smaller step");
+  measured_step step;
+  step.predicted = replay_of(plan, trace, op_costs(costs));
+  step.policy = trace.text("policy"), step.trace = trace.path, step.costs = costs.path;
+  step.expert_ranks = trace.number("ep"), step.dense = trace.number("dense");
+  double first = trace.ops.front().start_us, last = first;
+  for (stretto::span const& each : trace.ops) {
+    first = std::min(first, each.start_us), last = std::max(last, each.end_us);
+    if (each.rank >= facts.ranks * step.expert_ranks)
+      throw usage_error(
+          fmt::format("--measured: '{}' has ops of rank {} and is of {} ranks; trace the step again",
+                      trace.path, each.rank, facts.ranks * step.expert_ranks));
+  }
+  step.makespan = last - first;
+  for (int rank = 0; rank < facts.ranks; ++rank) {
+    rank_time mean;
+    for (int expert_rank = 0; expert_rank < step.expert_ranks; ++expert_rank) {
+      int const in_run = rank * step.expert_ranks + expert_rank;
+      require_same_ops(step.predicted, rank, trace, in_run);
+      rank_time const one = rank_time_of(trace.ops, in_run, step.makespan);
+      for (auto const which :
+           {&rank_time::compute, &rank_time::comm, &rank_time::exposed, &rank_time::bubble})
+        mean.*which += one.*which / step.expert_ranks;
+    }
+    step.ranks.push_back(mean);
+    step.layer_chunk.push_back(layers_of(facts, rank, step.predicted.layers, step.dense).chunk);
+  }
+  for (stretto::span each : trace.ops) {
+    if (each.rank % step.expert_ranks != 0) continue;
+    each.rank /= step.expert_ranks, each.start_us -= first, each.end_us -= first;
+    step.ops.push_back(each);
+  }
+  return step;
+}
+
+} // namespace plan_program
