@@ -4,7 +4,7 @@
 
 namespace train_moe {
 
-/// All ranks on the first GPU, rows between them through host memory. To be put into `cuda_device()`.
-run_device const& first_gpu();
+/// The GPUs that this process sees. To be put into `cuda_device()`.
+run_device const& all_gpus();
 
-}  // namespace train_moe
+} // namespace train_moe

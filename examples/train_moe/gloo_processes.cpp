@@ -10,7 +10,6 @@
 
 #include <c10/util/Logging.h>
 
-#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -19,6 +18,7 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -194,27 +194,18 @@ private:
 
   /// A group for each way of messages that touches this rank, in one order on all ranks.
   void add_routes(rank_place const& place, options const& o) {
-    std::vector<sc::route> routes;
-    for (auto const how : all_policies) {
-      if (!goes_with_pipeline(o, how) || !(o.compare || how == o.how)) continue;
-      auto const plan = plan_of(o, how);
-      auto const& facts = plan.facts();
-      for (int stage = 0; stage + 1 < facts.stages(); ++stage) {
-        int const from = facts.owner(stage), to = facts.owner(stage + 1);
-        if (from == to) continue;
-        routes.push_back({from, to, false});
-        routes.push_back({to, from, true});
+    std::set<stage_route> routes;
+    for (auto const how : all_policies)
+      if (goes_with_pipeline(o, how) && (o.compare || how == o.how)) {
+        auto const found = routes_of(plan_of(o, how).facts());
+        routes.insert(found.begin(), found.end());
       }
-    }
-    auto const before = [](sc::route const& a, sc::route const& b) { return a < b; };
-    auto const same = [](sc::route const& a, sc::route const& b) { return !(a < b) && !(b < a); };
-    std::sort(routes.begin(), routes.end(), before);
-    routes.erase(std::unique(routes.begin(), routes.end(), same), routes.end());
     for (auto const& each : routes) {
       if (each.from != place.pipeline_rank() && each.to != place.pipeline_rank()) continue;
       auto const name = "pipeline/" + std::to_string(place.expert_rank()) + "/" + std::to_string(each.from) +
                         "/" + std::to_string(each.to) + (each.gradient ? "/gradients" : "/activations");
-      peers_.peers.add(each, groups_.make(name, each.from == place.pipeline_rank() ? 0 : 1, 2));
+      peers_.peers.add({each.from, each.to, each.gradient},
+                       groups_.make(name, each.from == place.pipeline_rank() ? 0 : 1, 2));
     }
   }
 

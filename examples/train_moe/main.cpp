@@ -61,11 +61,12 @@ int run(int argc, char** argv) {
   using namespace train_moe;
   auto const parsed = parse_options(argc, argv);
   if (!parsed) return 0;
-  auto const& o = *parsed;
+  auto o = *parsed;
   if (!serves(o.model.device)) continue_on_gpu(argv);
-  prepare(o.model.device);
   auto const place = place_in_launch(o);
   in_launch = place.has_value();
+  prepare(o, place);
+  o.transport = transport_of(o, in_launch);
   bool const reports = !place || place->rank == 0;
   corpus const text(o.text, o.model.sequence);
   output_file const json("--json", reports ? o.json : fs::path());

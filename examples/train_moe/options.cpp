@@ -97,10 +97,6 @@ void check_together(options const& o) {
     throw input_error(
         fmt::format("--ep {} times --pp {} is {} ranks, and a run has at most {}; lower one of them", o.ep,
                     o.pp, o.ep * o.pp, most_ranks));
-  if (m.device == device_kind::cuda && o.pp > 1)
-    throw input_error(fmt::format("--device cuda has no way for messages between pipeline stages yet; leave "
-                                  "out --pp {}, or say --device cpu",
-                                  o.pp));
   // Refuses what the pipeline cannot serve.
   plan_of(o, o.compare ? policy::serial : o.how);
 }
@@ -178,8 +174,11 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   flags.add("--experts", "E", number(m.experts), "Routed experts");
   flags.add("--top-k", "K", number(m.top_k), "Routed experts that a byte visits");
   flags.add("--shared", "S", number(m.shared), "Shared experts, which every byte visits");
-  flags.add("--device", "NAME", "cpu",
-            "cpu, or cuda: all ranks on one GPU, rows between them through host memory");
+  flags.add("--device", "NAME", "cpu", "cpu, or cuda: GPUs");
+  flags.add("--comm", "NAME", "",
+            "How ranks on GPUs reach each other: staged, threads on one GPU through host memory, or nccl, "
+            "one GPU a rank "
+            "(without it staged for threads, nccl for processes)");
   flags.add("--dtype", "TYPE", "f32", "What the model computes in: f32, or bf16 with f32 master weights");
   flags.add("--seed", "X", number(m.seed), "Of initial weights and data order");
   flags.add("--lr", "X", number(o.learning_rate), "Highest learning rate");
@@ -245,6 +244,14 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
             fmt::format("{} models a link between ranks on the CPU, and --device cuda has a real one; leave "
                         "out one of them",
                         name));
+  }
+  if (flags.given("--comm")) {
+    o.transport = flags.read_choice("--comm", {"staged", "nccl"}, 0) == 0 ? transport_kind::staged
+                                                                          : transport_kind::nccl;
+    if (m.device != device_kind::cuda)
+      throw input_error(
+          "--comm says how ranks on GPUs reach each other, and there are none on the CPU; leave it out, or "
+          "say --device cuda");
   }
   if (o.compare && flags.given("--policy"))
     throw input_error("--compare runs every policy; leave out --policy, or --compare");

@@ -20,6 +20,9 @@ inline constexpr policy all_policies[] = {policy::autograd, policy::serial, poli
                                           policy::split_dw};
 char const* name_of(policy which);
 
+/// How ranks on GPUs reach each other. `usual`: staged for threads, nccl for processes.
+enum class transport_kind : unsigned char { usual, staged, nccl };
+
 struct options {
   std::filesystem::path text;
   policy how = policy::split_dw;
@@ -28,11 +31,13 @@ struct options {
   int ep = 2;
   int pp = 1;
   std::string pipeline; ///< empty: the policy's own
-  int chunks = 0;       ///< of a pipeline rank; 0: the pipeline's own number
+  int chunks = 0; ///< of a pipeline rank; 0: the pipeline's own number
   int microbatches = 4;
   int steps = 200;
   int batch = 2; ///< sequences of one microbatch on one rank
   model_config model;
+
+  transport_kind transport = transport_kind::usual; ///< on GPUs
 
   double learning_rate = 4e-3;
   double clip = 1.0;
@@ -44,8 +49,14 @@ struct options {
   std::filesystem::path trace;
 };
 
+/// How the ranks of a run on GPUs reach each other.
+inline transport_kind transport_of(options const& o, bool are_processes) {
+  if (o.transport != transport_kind::usual) return o.transport;
+  return are_processes ? transport_kind::nccl : transport_kind::staged;
+}
+
 /// What to train, or nothing where the command line only asked for help, which has then been printed.
 /// Throws `input_error`.
 std::optional<options> parse_options(int argc, char const* const* argv);
 
-}  // namespace train_moe
+} // namespace train_moe

@@ -59,7 +59,9 @@ stretto::host::link_model link_of(options const& o) {
 }
 
 std::string link_text(options const& o) {
-  if (o.model.device == device_kind::cuda) return "one GPU, rows between ranks through host memory";
+  if (o.model.device == device_kind::cuda)
+    return o.transport == transport_kind::nccl ? "GPUs, one a rank, joined by NCCL"
+                                               : "one GPU, rows between ranks through host memory";
   return stretto::host::describe(link_of(o));
 }
 
@@ -113,6 +115,9 @@ nlohmann::ordered_json config_of(options const& o) {
                                 {"top_k", m.top_k},
                                 {"shared", m.shared},
                                 {"device", m.device == device_kind::cuda ? "cuda" : "cpu"},
+                                {"comm", m.device == device_kind::cpu          ? "host"
+                                         : o.transport == transport_kind::nccl ? "nccl"
+                                                                               : "staged"},
                                 {"dtype", type_name(m.type)},
                                 {"seed", m.seed},
                                 {"lr", o.learning_rate},

@@ -3,6 +3,7 @@
 #include "memory.hpp"
 #include "trainer.hpp"
 
+#include <stretto/adapters/host/clock.hpp>
 #include <stretto/adapters/torch/threads.hpp>
 
 #include <stdexcept>
@@ -10,13 +11,25 @@
 namespace train_moe {
 namespace {
 
+/// Rows and messages of host memory.
+class host_transport : public rank_transport {
+public:
+  explicit host_transport(rank_links& links) : rows_(links.rows()), peers_(links.peers()) {}
+  rank_rows& rows() override { return rows_; }
+  stage_peers& peers() override { return peers_; }
+
+private:
+  timed_exchange<rank_communicator> rows_;
+  stage_peers& peers_;
+};
+
 class cpu : public run_device {
 public:
-  void prepare() const override { count_tensor_memory(); }
-  void start_rank() const override { stretto::torch::use_one_thread(); }
+  void prepare(options const&, std::optional<rank_place> const&) const override { count_tensor_memory(); }
+  void start_rank(options const&, rank_place const&) const override { stretto::torch::use_one_thread(); }
   void finish() const override {}
-  std::unique_ptr<rank_rows> make_rows(policy, rank_communicator between) const override {
-    return std::make_unique<timed_exchange<rank_communicator>>(between);
+  std::unique_ptr<rank_transport> make_transport(transport_parts const& of) const override {
+    return std::make_unique<host_transport>(of.links);
   }
   std::unique_ptr<step_runner> make_step(policy how, step_parts const& of) const override {
     switch (how) {
@@ -31,6 +44,7 @@ public:
     }
     return make_split_step(of);
   }
+  double now_us() const override { return stretto::host::now_us(); }
   std::size_t live_bytes() const override { return live_tensor_bytes(); }
   std::size_t peak_bytes() const override { return peak_tensor_bytes(); }
   void restart_peak() const override { train_moe::restart_peak(); }
@@ -53,6 +67,8 @@ run_device const& device_of(device_kind device) {
 }
 
 bool serves(device_kind device) { return device == device_kind::cpu || cuda_device(); }
-void prepare(device_kind device) { device_of(device).prepare(); }
+void prepare(options const& o, std::optional<rank_place> const& place) {
+  device_of(o.model.device).prepare(o, place);
+}
 
 } // namespace train_moe

@@ -4,6 +4,7 @@
 #include <stretto/pipelines/policies.hpp>
 #include <stretto/plan_error.hpp>
 
+#include <algorithm>
 #include <iterator>
 #include <optional>
 #include <string_view>
@@ -63,6 +64,19 @@ stretto::plan plan_of(options const& o, policy how) {
     throw input_error(refusal.what());
   }
   return std::move(*made);
+}
+
+std::vector<stage_route> routes_of(stretto::plan_facts const& facts) {
+  std::vector<stage_route> routes;
+  for (int stage = 0; stage + 1 < facts.stages(); ++stage) {
+    int const from = facts.owner(stage), to = facts.owner(stage + 1);
+    if (from == to) continue;
+    routes.push_back({from, to, false});
+    routes.push_back({to, from, true});
+  }
+  std::sort(routes.begin(), routes.end());
+  routes.erase(std::unique(routes.begin(), routes.end()), routes.end());
+  return routes;
 }
 
 std::vector<stage_part> parts_of(stretto::plan_facts const& facts, int pipeline_rank, int layers) {

@@ -5,6 +5,7 @@
 
 #include <stretto/plan.hpp>
 
+#include <compare>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,16 @@ bool goes_with_pipeline(options const& o, policy how);
 /// What every pipeline rank of the run does when. Throws `input_error` with the sentence of the rule if the pipeline cannot
 /// serve these sizes or this policy.
 stretto::plan plan_of(options const& o, policy how);
+
+/// The way that messages of one kind take between two pipeline ranks.
+struct stage_route {
+  int from;
+  int to;
+  bool gradient;
+  friend auto operator<=>(stage_route const&, stage_route const&) = default;
+};
+/// Those of a plan, in one order on all ranks.
+std::vector<stage_route> routes_of(stretto::plan_facts const& facts);
 
 /// The chunks of one pipeline rank, the layers spread as evenly as whole layers allow. Where there are fewer layers than
 /// stages some have none.

@@ -7,7 +7,6 @@
 #include "run_plan.hpp"
 #include "thread_links.hpp"
 
-#include <stretto/adapters/host/clock.hpp>
 #include <stretto/adapters/host/group.hpp>
 #include <stretto/adapters/torch/threads.hpp>
 
@@ -59,8 +58,10 @@ public:
   rank_trainer(run_order const& run, rank_place const& place, rank_links& links)
       : options_(run.o), text_(run.text), facts_(run.plan.facts()), device_(device_of(run.o.model.device)),
         place_(place), shares_process_(links.shares_process()), ranks_(links.all()),
-        replicas_(links.replicas()), linked_(links.rows()), rows_(device_.make_rows(run.how, linked_)),
-        exchange_(*rows_, run.o.model.experts / run.o.ep), peers_(links.peers()),
+        replicas_(links.replicas()), linked_(links.rows()),
+        transport_(device_.make_transport({run.o, run.how, run.plan, place, links})),
+        rows_(transport_->rows()), exchange_(rows_, run.o.model.experts / run.o.ep),
+        peers_(transport_->peers()),
         model_(run.o.model, exchange_, parts_of(facts_, place.pipeline_rank(), run.o.model.layers),
                device_.expert_linear()),
         optimizer_(model_.parameters()) {
@@ -128,7 +129,7 @@ private:
 
     // Processes count time from a moment of their own; they leave a barrier together.
     ranks_.barrier();
-    auto const now = gather_all<double>({stretto::host::now_us()}, ranks_);
+    auto const now = gather_all<double>({device_.now_us()}, ranks_);
     auto const spans = gather_all(runner_->timeline(), ranks_);
     for (std::size_t rank = 0; rank < spans.size(); ++rank) {
       double const shift = shares_process_ ? 0 : now[0][0] - now[rank][0];
@@ -140,7 +141,8 @@ private:
     for (auto const& each : gather_all<double>({exposed}, ranks_))
       result.exposed_seconds += each[0] / ranks_.ranks();
     for (auto const& each : gather_all<long>({static_cast<long>(::getpid())}, ranks_))
-      if (result.process_ids.empty() || result.process_ids.back() != each[0]) result.process_ids.push_back(each[0]);
+      if (result.process_ids.empty() || result.process_ids.back() != each[0])
+        result.process_ids.push_back(each[0]);
     std::size_t bytes = 0;
     for (auto const& each : gather_all<std::size_t>({result.peak_bytes}, ranks_)) bytes += each[0];
     result.peak_bytes = bytes;
@@ -171,11 +173,11 @@ private:
   }
 
   void run_step(double& exposed) {
-    auto const exchanged = rows_->seconds();
+    auto const exchanged = rows_.seconds();
     runner_->run();
     auto const ops = runner_->timeline();
-    exposed += ops.empty() ? rows_->seconds() - exchanged
-                           : stretto::busy_of_rank(ops, place_.rank).exposed_us * 1e-6;
+    exposed +=
+        ops.empty() ? rows_.seconds() - exchanged : stretto::busy_of_rank(ops, place_.rank).exposed_us * 1e-6;
   }
 
   /// Over all microbatches and expert ranks, in this order: the same on every rank. The ranks of the last stage have losses.
@@ -239,7 +241,8 @@ private:
   rank_place place_;
   bool shares_process_;
   rank_communicator ranks_, replicas_, linked_;
-  std::unique_ptr<rank_rows> rows_;
+  std::unique_ptr<rank_transport> transport_;
+  rank_rows& rows_;
   expert_exchange exchange_;
   stage_peers& peers_;
   language_model model_;
@@ -256,7 +259,7 @@ run_result train(options const& o, policy how, corpus const& text,
   run_order const order{o, how, text, plan};
   run_result result;
   auto const train_rank = [&](rank_place const& place, rank_links& links) {
-    device_of(o.model.device).start_rank();
+    device_of(o.model.device).start_rank(o, place);
     auto found = rank_trainer(order, place, links).train(report);
     if (place.rank == 0) result = std::move(found);
   };

@@ -3,11 +3,13 @@
 #include "corpus.hpp"
 #include "options.hpp"
 #include "processes.hpp"
+#include "rank_place.hpp"
 
 #include <stretto/timeline.hpp>
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,8 +40,9 @@ struct progress {
 
 /// Whether this program can train there, whatever the machine.
 bool serves(device_kind device);
-/// Before the first run on a device. Throws `input_error` if this machine cannot serve it.
-void prepare(device_kind device);
+/// Before the first run with these options; `place` is that of a process, nothing where the ranks are threads. Throws
+/// `input_error` if this machine cannot serve it.
+void prepare(options const& o, std::optional<rank_place> const& place = {});
 
 /// Trains on a thread for each of `o.ep * o.pp` ranks, or as one of `others`, and calls `report` after every step on rank 0,
 /// which alone has the whole result.

@@ -74,8 +74,8 @@ options larger() {
 }
 
 run_result run(options const& o, policy how, corpus const& text) {
-  if (!cuda_device()) cuda_device() = &first_gpu();
-  prepare(o.model.device);
+  if (!cuda_device()) cuda_device() = &all_gpus();
+  prepare(o);
   return train(o, how, text, [](progress const&) {});
 }
 
@@ -171,17 +171,18 @@ public:
   hostile_gpu(hostile_gpu const&) = delete;
   hostile_gpu& operator=(hostile_gpu const&) = delete;
 
-  void prepare() const override { real_->prepare(); }
-  void start_rank() const override { real_->start_rank(); }
+  void prepare(options const& o, std::optional<rank_place> const& place) const override { real_->prepare(o, place); }
+  void start_rank(options const& o, rank_place const& place) const override { real_->start_rank(o, place); }
   void finish() const override { real_->finish(); }
-  std::unique_ptr<rank_rows> make_rows(policy how, rank_communicator between) const override {
-    return real_->make_rows(how, between);
+  std::unique_ptr<rank_transport> make_transport(transport_parts const& of) const override {
+    return real_->make_transport(of);
   }
   expert_linear_function expert_linear() const override { return real_->expert_linear(); }
   std::unique_ptr<step_runner> make_step(policy how, step_parts const& of) const override {
     return make_schedule_step<churning_tensors, shaken_lanes, stretto::no_peers<at::Tensor>>(
         how, of, cuda::lane_options{.rank = of.place.rank}, &of.board);
   }
+  double now_us() const override { return real_->now_us(); }
   std::size_t live_bytes() const override { return real_->live_bytes(); }
   std::size_t peak_bytes() const override { return real_->peak_bytes(); }
   void restart_peak() const override { real_->restart_peak(); }

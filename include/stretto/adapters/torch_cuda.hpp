@@ -10,4 +10,5 @@
 #include <stretto/adapters/torch_cuda/current_stream.hpp>
 #include <stretto/adapters/torch_cuda/expert_products.hpp>
 #include <stretto/adapters/torch_cuda/memory.hpp>
+#include <stretto/adapters/torch_cuda/message_tensors.hpp>
 #include <stretto/adapters/torch_cuda/repeatable.hpp>

@@ -22,16 +22,20 @@ struct time_base {
   static time_base& of_device(int device) {
     static std::mutex mutex;
     static std::map<int, time_base> bases;
-    static auto const start = std::chrono::steady_clock::now();
     std::lock_guard const lock(mutex);
     auto const [found, is_new] = bases.try_emplace(device);
     if (is_new) {
       stream idle;
       found->second.mark.record(idle.get());
       found->second.mark.synchronize();
-      found->second.us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+      found->second.us = now_us();
     }
     return found->second;
+  }
+  /// The time of the host as `us` counts it.
+  static double now_us() {
+    static auto const start = std::chrono::steady_clock::now();
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   }
 };
 

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -58,6 +59,8 @@ public:
   session& operator=(session const&) = delete;
   /// After the last call of all ranks has ended.
   ~session() {
+    // Ranks that fail do not wait for each other.
+    if (std::uncaught_exceptions() > exceptions_) abort("the rank has failed");
     if (!gate_.close("the session has ended")) return;
     for (auto const& each : communicators_) static_cast<void>(ncclCommDestroy(each.handle()));
     static_cast<void>(ncclCommDestroy(root_));
@@ -67,14 +70,14 @@ public:
   int device() const noexcept { return device_; }
   gate& entrance() noexcept { return gate_; }
 
-  /// Collective over all ranks of the session: ranks that say the same `color` get a communicator, in the order of their ranks.
-  /// Null for those that say a negative one.
-  communicator* split(int color, communicator_options const& options = {}) {
+  /// Collective over all ranks of the session: ranks that say the same `color` get a communicator, in the order of `key` and
+  /// among equals of their ranks. Null for those that say a negative color.
+  communicator* split(int color, communicator_options const& options = {}, int key = 0) {
     auto config = config_of(options);
     ncclComm_t made = nullptr;
     {
       gate::pass const inside(gate_, "ncclCommSplit");
-      check(ncclCommSplit(root_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, rank_, &made, &config),
+      check(ncclCommSplit(root_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &made, &config),
             "ncclCommSplit");
       wait_until_ready("ncclCommSplit");
     }
@@ -146,6 +149,7 @@ private:
   session_options const options_;
   gate gate_;
   int const rank_;
+  int const exceptions_ = std::uncaught_exceptions();
   int device_ = 0;
   ncclComm_t root_ = nullptr;
   std::mutex list_mutex_;

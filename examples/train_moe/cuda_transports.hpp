@@ -1,0 +1,19 @@
+#pragma once
+
+#include "rank_transport.hpp"
+
+#include <memory>
+
+namespace train_moe {
+
+// One source each. Whether the options go with it has been seen to.
+
+/// Ranks are threads on one GPU: rows go through host memory, by copy engines.
+std::unique_ptr<rank_transport> make_staged_transport(transport_parts const& of);
+
+/// One GPU a rank: rows and messages go through NCCL.
+std::unique_ptr<rank_transport> make_nccl_transport(transport_parts const& of);
+/// Whether this program is linked with NCCL.
+bool has_nccl();
+
+} // namespace train_moe

@@ -1,0 +1,60 @@
+#pragma once
+
+#include "rank_communicator.hpp"
+#include "rank_rows.hpp"
+#include "timed_exchange.hpp"
+
+#include <stretto/adapters/cuda.hpp>
+#include <stretto/adapters/torch_cuda.hpp>
+
+#include <cstddef>
+#include <deque>
+#include <utility>
+
+namespace train_moe {
+
+/// Rows of GPU memory over `Exchange`, a `row_exchange` that issues on the current stream; `measured` calls are timed on the GPU.
+template <class Exchange> class device_rows : public rank_rows {
+public:
+  /// `of_exchange` follows the host exchange among what `Exchange` is made from.
+  template <class... OfExchange>
+  device_rows(rank_communicator between, bool measured, OfExchange&&... of_exchange)
+      : host_(between), exchange_(between, std::forward<OfExchange>(of_exchange)...), measured_(measured) {}
+
+  int rank() const override { return exchange_.rank(); }
+  int ranks() const override { return exchange_.ranks(); }
+  void exchange_counts(int const* send_rows, int* counts) override {
+    exchange_.exchange_counts(send_rows, counts);
+  }
+  void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows,
+                  std::size_t row_bytes) override {
+    auto const here = stretto::torch_cuda::current_stream{}.current();
+    if (measured_ && used_ == calls_.size()) calls_.emplace_back();
+    if (measured_) calls_[used_].start.record(here);
+    exchange_.all_to_all(send, send_rows, receive, receive_rows, row_bytes);
+    if (measured_) calls_[used_++].end.record(here);
+  }
+  bool rows_on_device() const override { return true; }
+  rank_rows& host() override { return host_; }
+  double seconds() override {
+    for (std::size_t i = 0; i < used_; ++i) {
+      calls_[i].end.synchronize();
+      seconds_ += 1e-6 * stretto::cuda::microseconds_between(calls_[i].start, calls_[i].end);
+    }
+    used_ = 0;
+    return seconds_;
+  }
+
+private:
+  struct call {
+    stretto::cuda::time_mark start, end;
+  };
+  timed_exchange<rank_communicator> host_;
+  Exchange exchange_;
+  bool measured_;
+  std::deque<call> calls_;
+  std::size_t used_ = 0;
+  double seconds_ = 0;
+};
+
+} // namespace train_moe

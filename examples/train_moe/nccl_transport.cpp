@@ -1,0 +1,108 @@
+#include "cuda_transports.hpp"
+#include "device_rows.hpp"
+#include "run_plan.hpp"
+
+#include <stretto/adapters/host/failure.hpp>
+#include <stretto/adapters/nccl.hpp>
+
+#include <chrono>
+#include <cstring>
+
+namespace train_moe {
+namespace {
+
+namespace nccl = stretto::nccl;
+using stretto::torch_cuda::current_stream;
+
+/// Heads of messages as messages of host memory.
+class head_messages {
+public:
+  using tensor = nccl::message_head;
+  explicit head_messages(stage_peers& over) : over_(over) {}
+
+  void send(stretto::message const& about, nccl::message_head const& head) {
+    auto const bytes = at::empty({static_cast<std::int64_t>(sizeof head)}, at::kByte);
+    std::memcpy(bytes.mutable_data_ptr(), &head, sizeof head);
+    over_.send(about, bytes);
+  }
+  nccl::message_head receive(stretto::message const& about) {
+    nccl::message_head head;
+    std::memcpy(&head, over_.receive(about).const_data_ptr(), sizeof head);
+    return head;
+  }
+
+private:
+  stage_peers& over_;
+};
+
+class nccl_peers : public stage_peers {
+public:
+  nccl_peers(int pipeline_rank, stage_peers& hosts) : heads_(hosts), peers(pipeline_rank, heads_) {}
+  void send(stretto::message const& about, at::Tensor const& content) override { peers.send(about, content); }
+  at::Tensor receive(stretto::message const& about) override { return peers.receive(about); }
+
+private:
+  head_messages heads_;
+
+public:
+  nccl::peers<stretto::torch_cuda::message_tensors, head_messages, current_stream> peers;
+};
+
+class nccl_transport : public rank_transport {
+public:
+  explicit nccl_transport(transport_parts const& of)
+      : all_(of.links.all()), session_(all_, settings_of(of)),
+        watchdog_(session_, of.links.board(), of.place.rank),
+        rows_(of.links.rows(), of.how == policy::autograd, connected(of.place.pipeline_rank(), rows_options)),
+        peers_(of.place.pipeline_rank(), of.links.peers()) {
+    // Every route is one meeting of all ranks, in one order; those of all pipelines are made at once.
+    for (auto const& each : routes_of(of.plan.facts())) {
+      bool const sends = each.from == of.place.pipeline_rank(),
+                 receives = each.to == of.place.pipeline_rank();
+      // The sender is rank 0, wherever it stands.
+      auto* const along =
+          session_.split(sends || receives ? of.place.expert_rank() : -1, route_options, sends ? 0 : 1);
+      if (along == nullptr) continue;
+      along->connect(/*both_ways=*/false);
+      peers_.peers.add({each.from, each.to, each.gradient}, *along);
+    }
+  }
+
+  rank_rows& rows() override { return rows_; }
+  stage_peers& peers() override { return peers_; }
+
+private:
+  // A group without the own rows takes half of what it may; a message has little to carry and much time.
+  static constexpr nccl::communicator_options rows_options{.most_ctas = 16, .name = "rows"};
+  static constexpr nccl::communicator_options route_options{.most_ctas = 4, .name = "messages"};
+
+  static nccl::session_options settings_of(transport_parts const& of) {
+    return {std::chrono::seconds(of.o.deadline), [&board = of.links.board()] { return board.failed(); }};
+  }
+  nccl::communicator& connected(int color, nccl::communicator_options const& how) {
+    auto& made = *session_.split(color, how);
+    made.connect();
+    return made;
+  }
+
+  rank_communicator all_;
+  nccl::session session_;
+  nccl::watchdog<stretto::host::failure_board> watchdog_;
+  device_rows<nccl::rows<rank_communicator, current_stream>> rows_;
+  nccl_peers peers_;
+};
+
+} // namespace
+
+std::unique_ptr<rank_transport> make_nccl_transport(transport_parts const& of) {
+  try {
+    return std::make_unique<nccl_transport>(of);
+  } catch (nccl::error const& problem) {
+    if (problem.code == ncclInvalidUsage) throw input_error(problem.what());
+    throw;
+  }
+}
+
+bool has_nccl() { return true; }
+
+} // namespace train_moe

@@ -1,0 +1,184 @@
+#pragma once
+
+#include <stretto/adapter.hpp>
+#include <stretto/adapters/nccl/communicator.hpp>
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+
+namespace stretto {
+inline namespace v0 {
+namespace nccl {
+
+/// The way that messages of one kind take from one rank of a pipeline to another. Each has a communicator of its own with these
+/// two ranks, since calls of one communicator run in order: a receive that waits must not stand before a send that is ready.
+struct route {
+  int from;
+  int to;
+  bool gradient;
+
+  friend bool operator<(route const& a, route const& b) {
+    return std::tie(a.from, a.to, a.gradient) < std::tie(b.from, b.to, b.gradient);
+  }
+};
+
+/// What goes ahead of a message by way of the hosts.
+struct message_head {
+  message about{};
+  bool is_there = false; ///< false: an empty tensor, of which nothing follows
+  std::int64_t type = 0;
+  std::int64_t dimensions = 0;
+  std::array<std::int64_t, 8> sizes{};
+  std::size_t bytes = 0;
+};
+
+/// What messages need to know of a tensor library.
+/// - `contiguous(t)`: the elements of `t` in order, in memory of the device; `data(t)` is where they lie.
+/// - `describe(t, head)`: fills type, dimensions, sizes and bytes. Throws if they do not fit.
+/// - `make(head)`: a tensor of that description, whose memory belongs to the current stream.
+template <class T>
+concept message_tensors = requires(T const& of, typename T::tensor const& sent, message_head& head,
+                                   message_head const& known) {
+  { of.is_empty(sent) } -> std::convertible_to<bool>;
+  { of.contiguous(sent) } -> std::same_as<typename T::tensor>;
+  { of.data(sent) } -> std::same_as<void*>;
+  of.describe(sent, head);
+  { of.make(known) } -> std::same_as<typename T::tensor>;
+};
+
+/// Messages between pipeline ranks by NCCL: a `peer_adapter` for tensors in device memory. `Heads` is a `peer_adapter` over
+/// the hosts of the same ranks whose tensors are `message_head`s (`host::peers<message_head>`, say): a receive waits on the host
+/// until the send has been issued, never until its elements are there. Elements are received on the current stream
+/// (`Current`). What is sent is copied there and leaves on a stream of its route, so that a send never waits for its receive and
+/// its storage may go back right behind it.
+template <message_tensors Tensors, peer_adapter Heads, stream_source Current> class peers {
+public:
+  using tensor = typename Tensors::tensor;
+
+  /// `rank` is the own one in the pipeline.
+  peers(int rank, Heads& heads, Tensors tensors = {}, Current current = {})
+      : rank_(rank), heads_(heads), tensors_(std::move(tensors)), current_(std::move(current)) {
+    int device = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    cudaMemPoolProps wanted{};
+    wanted.allocType = cudaMemAllocationTypePinned;
+    wanted.location.type = cudaMemLocationTypeDevice;
+    wanted.location.id = device;
+    check(cudaMemPoolCreate(&pool_, &wanted), "cudaMemPoolCreate");
+    auto keep = UINT64_MAX;
+    check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep), "cudaMemPoolSetAttribute");
+    // Else taking memory could make a lane wait for a send that waits for its receive.
+    int never = 0;
+    check(cudaMemPoolSetAttribute(pool_, cudaMemPoolReuseAllowInternalDependencies, &never),
+          "cudaMemPoolSetAttribute");
+  }
+  peers(peers const&) = delete;
+  peers& operator=(peers const&) = delete;
+  /// When everything that was sent has left.
+  ~peers() {
+    ways_.clear();
+    static_cast<void>(cudaMemPoolDestroy(pool_));
+  }
+
+  /// Before the first message. In `over` rank 0 sends and rank 1 receives.
+  void add(route const& along, communicator& over) { ways_.try_emplace(along, over); }
+
+  void send(message const& about, tensor const& content) {
+    way& to = way_of({rank_, about.peer, about.gradient});
+    message_head head{.about = about};
+    tensor const sent = tensors_.is_empty(content) ? tensor{} : tensors_.contiguous(content);
+    if (!tensors_.is_empty(sent)) {
+      tensors_.describe(sent, head);
+      head.is_there = true;
+    }
+    heads_.send(to.next(about), head);
+    if (head.bytes == 0) return;
+    cudaStream_t const here = current_.current();
+    void* copy = nullptr;
+    check(cudaMallocFromPoolAsync(&copy, head.bytes, pool_, here), "cudaMallocFromPoolAsync");
+    check(cudaMemcpyAsync(copy, tensors_.data(sent), head.bytes, cudaMemcpyDeviceToDevice, here),
+          "cudaMemcpyAsync");
+    to.ordered.order(here, to.stream.get());
+    to.over.group("send", to.stream.get(), [&](ncclComm_t comm) {
+      check(ncclSend(copy, head.bytes, ncclUint8, 1, comm, to.stream.get()), "ncclSend");
+    });
+    check(cudaFreeAsync(copy, to.stream.get()), "cudaFreeAsync");
+  }
+
+  tensor receive(message const& about) {
+    way& from = way_of({about.peer, rank_, about.gradient});
+    for (auto each = from.early.begin(); each != from.early.end(); ++each)
+      if (is_same(each->first, about)) {
+        tensor found = std::move(each->second);
+        from.early.erase(each);
+        return found;
+      }
+    for (;;) {
+      message_head const head = heads_.receive(from.next(about));
+      tensor content = fetch(from, head);
+      if (is_same(head.about, about)) return content;
+      from.early.emplace_back(head.about, std::move(content));
+    }
+  }
+
+private:
+  struct way {
+    explicit way(communicator& along) : over(along) {}
+
+    /// Heads of a route come in the order of its sends, whatever is asked for first: they are called by their number.
+    message next(message const& about) {
+      number = (number + 1) % (1 << 20);
+      return {about.gradient, 0, number, 0, about.peer};
+    }
+
+    communicator& over;
+    side_stream stream{};
+    mark ordered{};
+    int number = 0;
+    std::deque<std::pair<message, tensor>> early{}; ///< came before they were asked for
+  };
+
+  static bool is_same(message const& a, message const& b) {
+    return a.gradient == b.gradient && a.stage == b.stage && a.microbatch == b.microbatch &&
+           a.chain == b.chain;
+  }
+
+  tensor fetch(way& from, message_head const& head) {
+    if (!head.is_there) return {};
+    tensor content = tensors_.make(head);
+    cudaStream_t const here = current_.current();
+    if (head.bytes > 0)
+      from.over.group("receive", here, [&](ncclComm_t comm) {
+        check(ncclRecv(tensors_.data(content), head.bytes, ncclUint8, 0, comm, here), "ncclRecv");
+      });
+    return content;
+  }
+
+  way& way_of(route const& along) {
+    auto const found = ways_.find(along);
+    if (found == ways_.end())
+      throw std::logic_error("nccl::peers has no communicator from rank " + std::to_string(along.from) +
+                             " to rank " + std::to_string(along.to));
+    return found->second;
+  }
+
+  int rank_;
+  Heads& heads_;
+  Tensors tensors_;
+  Current current_;
+  cudaMemPool_t pool_ = nullptr;
+  std::map<route, way> ways_;
+};
+
+} // namespace nccl
+} // namespace v0
+} // namespace stretto
