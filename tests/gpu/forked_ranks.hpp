@@ -36,6 +36,48 @@ struct shared_board {
   std::atomic<int> arrived, round;
   std::array<std::array<char, most_bytes>, most_ranks> slots;
   std::array<std::array<char, 1024>, most_ranks> said;
+
+  /// Letters of one sender, in the order in which it wrote them.
+  struct queue {
+    static constexpr std::size_t most = 1024;
+    std::array<std::array<char, 256>, most> letters;
+    std::atomic<std::size_t> written, read;
+  };
+  std::array<std::array<queue, 2>, most_ranks> queues;
+};
+
+/// Messages of small things between two forked processes, asked for in the order in which they are sent: a `peer_adapter`.
+template <class Letter> class shared_mail {
+public:
+  using tensor = Letter;
+  static_assert(std::is_trivially_copyable_v<Letter> && sizeof(Letter) <= 256);
+
+  shared_mail(shared_board& over, int rank) : board_(over), rank_(rank) {}
+
+  void send(stretto::message const& about, Letter const& letter) {
+    auto& to = queue_of(rank_, about.gradient);
+    std::memcpy(to.letters[to.written.load() % shared_board::queue::most].data(), &letter, sizeof letter);
+    to.written.fetch_add(1);
+  }
+  Letter receive(stretto::message const& about) {
+    auto& from = queue_of(about.peer, about.gradient);
+    for (int naps = 0; from.written.load() == from.read.load(); ++naps) {
+      if (naps > 300'000) throw std::runtime_error("a letter did not come");
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    Letter letter;
+    std::memcpy(&letter, from.letters[from.read.load() % shared_board::queue::most].data(), sizeof letter);
+    from.read.fetch_add(1);
+    return letter;
+  }
+
+private:
+  shared_board::queue& queue_of(int sender, bool gradient) {
+    return board_.queues[static_cast<std::size_t>(sender)][gradient];
+  }
+
+  shared_board& board_;
+  int rank_;
 };
 
 /// Host memory between forked processes, good for what a test has to say: a `row_exchange` with `all_gather`.
@@ -45,6 +87,7 @@ public:
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
+  shared_board& board() const { return board_; }
 
   void barrier() {
     int const round = board_.round.load();

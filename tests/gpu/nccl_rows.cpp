@@ -187,6 +187,36 @@ TEST_CASE("a captured call of NCCL brings other rows in every replay, and tells 
   check_all(found);
 }
 
+TEST_CASE("the watchdog looks at calls while another thread captures, and spoils nothing",
+          "[gpu][building-blocks-12]") {
+  check_all(test::run_forked(
+      2, [](int rank) { on_own_gpu(rank, 2); },
+      [](int, shared_exchange host) -> std::string {
+        joined mine(host, std::chrono::milliseconds(400));
+        device_bytes const memory(1 << 20);
+        std::vector<int> const counts(2, 100);
+        auto const call = [&] {
+          mine.rows.all_to_all(memory.data(), counts.data(), memory.data() + memory.size() / 2, counts.data(),
+                               256);
+        };
+        call();
+        nccl::check(cudaStreamSynchronize(mine.stream.get()), "cudaStreamSynchronize");
+        host.barrier();
+        // Of the strictest kind, in which a look at an event by any other thread counts.
+        cudaGraph_t graph = nullptr;
+        nccl::check(cudaStreamBeginCapture(mine.stream.get(), cudaStreamCaptureModeGlobal),
+                    "cudaStreamBeginCapture");
+        // The call is older than the deadline then, and is looked at.
+        std::this_thread::sleep_for(std::chrono::milliseconds(900));
+        call();
+        nccl::check(cudaStreamEndCapture(mine.stream.get(), &graph), "cudaStreamEndCapture");
+        nccl::check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+        host.barrier();
+        return mine.board.failed() ? describe(mine.board.first()) : std::string();
+      },
+      seconds(60)));
+}
+
 TEST_CASE("when a rank is killed or falls silent, calls of the others end with its name for it",
           "[gpu][building-blocks-11]") {
   int const count = std::getenv("STRETTO_EVERY_SIZE") ? 20 : 2;
