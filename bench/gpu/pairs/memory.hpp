@@ -47,26 +47,30 @@ public:
   }
 
   /// bf16 numbers with equal chances between -1 and 1.
-  void randomize(device_memory const& to, unsigned seed, cudaStream_t on) {
-    auto address = reinterpret_cast<CUdeviceptr>(to.data());
-    std::uint64_t count = to.bytes() / 2;
+  void randomize(void* to, std::size_t bytes, unsigned seed, cudaStream_t on) {
+    auto address = reinterpret_cast<CUdeviceptr>(to);
+    std::uint64_t count = bytes / 2;
     void* arguments[] = {&address, &count, &seed};
     check_driver(launch_(fill_, 1024, 1, 1, 256, 1, 1, 0, on, arguments, nullptr), "cuLaunchKernel");
   }
 
+  void clear_sum(cudaStream_t on) {
+    cuda::check(cudaMemsetAsync(sum_.data(), 0, sum_.bytes(), on), "cudaMemsetAsync");
+  }
   /// Words of eight bytes times odd numbers that belong to their places, modulo 2^64: no order of additions changes it.
-  /// Returns when the sum is there.
-  std::uint64_t sum(void const* data, std::size_t bytes, std::uint64_t start, cudaStream_t on) {
+  void add(void const* data, std::size_t bytes, cudaStream_t on) {
     auto address = reinterpret_cast<CUdeviceptr>(data), result = reinterpret_cast<CUdeviceptr>(sum_.data());
     std::uint64_t count = bytes / 8;
-    cuda::check(cudaMemcpyAsync(sum_.data(), &start, sizeof start, cudaMemcpyHostToDevice, on),
-                "cudaMemcpyAsync");
     void* arguments[] = {&address, &count, &result};
     check_driver(launch_(add_, 1024, 1, 1, 256, 1, 1, 0, on, arguments, nullptr), "cuLaunchKernel");
-    cuda::check(cudaMemcpyAsync(&start, sum_.data(), sizeof start, cudaMemcpyDeviceToHost, on),
+  }
+  /// Returns when it is there.
+  std::uint64_t sum(cudaStream_t on) {
+    std::uint64_t result = 0;
+    cuda::check(cudaMemcpyAsync(&result, sum_.data(), sizeof result, cudaMemcpyDeviceToHost, on),
                 "cudaMemcpyAsync");
     cuda::check(cudaStreamSynchronize(on), "cudaStreamSynchronize");
-    return start;
+    return result;
   }
 
 private:

@@ -25,7 +25,8 @@ enum variant {
   split_executor,
   compute_only,
   comm_only,
-  variants
+  variants,
+  serial_beside ///< by hand with the GEMMs that run beside communication: whose bits theirs must be
 };
 inline constexpr char const* variant_names[] = {
     "serial_by_hand", "serial_executor", "two_stream_by_hand", "two_stream_executor",
@@ -33,7 +34,7 @@ inline constexpr char const* variant_names[] = {
 
 struct settings {
   int repeats = 20, warm_up = 3;
-  int multiprocessors = 0; ///< that GEMMs aim at; 0: all
+  int multiprocessors = -1; ///< that GEMMs beside communication aim at; 0: all, -1: what the transport leaves
   int gated_pairs = 24; ///< that are issued before the gate opens at the latest
   bool gated = true; ///< times on the GPU come from gated runs
   bool wall = true; ///< ungated runs beside them
@@ -53,11 +54,14 @@ public:
   rank_bench(meeting const& with, int rank, shape const& of, settings const& how,
              make_transport const& transport)
       : shape_(of), how_(how), rank_(rank), gate_(with.gate), between_(with.group.communicator(rank, 1)),
-        data_(of, rank, kernels_, gated_.get()), transport_(transport(rank)),
+        transport_(transport(rank)), data_(of, rank, *transport_, kernels_, gated_.get()),
         rows_(*transport_, of, rank, with.group.ranks()), times_(of, with.gate), board_(with.group.board()),
         lanes_({.rank = rank}, {}, &board_),
-        lane_gemms_(lanes_.stream(st::lane::compute), of, how.multiprocessors),
-        hand_gemms_(hand_compute_.get(), of, how.multiprocessors), layers_(make_layers(work_, of)),
+        multiprocessors_(how.multiprocessors < 0 ? transport_->multiprocessors(of.peer_bytes())
+                                                 : how.multiprocessors),
+        lane_gemms_(lanes_.stream(st::lane::compute), of, 0), hand_gemms_(hand(), of, 0),
+        lane_gemms_beside_(lanes_.stream(st::lane::compute), of, multiprocessors_),
+        hand_gemms_beside_(hand(), of, multiprocessors_), layers_(make_layers(work_, of)),
         serial_(SerialStep{}, {tensors_, lanes_}, layers_, sizes()),
         two_stream_(TwoStreamStep{}, {tensors_, lanes_}, layers_, sizes()),
         split_(SplitStep{}, {tensors_, lanes_}, layers_, sizes()),
@@ -69,6 +73,9 @@ public:
 
   /// Whether the GPU could be faster than the host that issues. Where GEMMs are long it cannot, and queues would be full.
   bool gated() const { return how_.gated && static_cast<double>(shape_.tokens) * shape_.width < 1e7; }
+
+  /// That GEMMs beside communication aim at; 0: all.
+  int multiprocessors() const { return multiprocessors_; }
 
   /// One run. The times are those of the slowest rank, or of the longest lane.
   step_times run(variant which, bool gated) {
@@ -101,7 +108,7 @@ public:
   double dilation() {
     std::size_t const spans = static_cast<std::size_t>(4 * (shape_.layers + 2) * shape_.microbatches * 4);
     cuda::lanes<cuda::thread_stream, host::failure_board> timed({.rank = rank_, .spans = spans}, {}, &board_);
-    gemms of_timed(timed.stream(st::lane::compute), shape_, how_.multiprocessors);
+    gemms of_timed(timed.stream(st::lane::compute), shape_, multiprocessors_);
     st::executor<SplitStep, fixed_tensors, decltype(timed)> step(SplitStep{}, {tensors_, timed}, layers_,
                                                                  sizes());
     work_.compute = &of_timed;
@@ -136,10 +143,15 @@ private:
   cudaStream_t hand() const { return hand_compute_.get(); }
 
   void issue(variant which) {
-    bool const with_hands = which == serial_by_hand || which == two_stream_by_hand || which == split_by_hand;
-    work_.compute = with_hands ? &hand_gemms_ : &lane_gemms_;
+    bool const alone = which == serial_by_hand || which == serial_executor || which == compute_only;
+    if (which == serial_by_hand || which == two_stream_by_hand || which == split_by_hand ||
+        which == serial_beside)
+      work_.compute = alone ? &hand_gemms_ : &hand_gemms_beside_;
+    else
+      work_.compute = alone ? &lane_gemms_ : &lane_gemms_beside_;
     switch (which) {
     case serial_by_hand:
+    case serial_beside:
       return hand_serial_();
     case serial_executor:
       return serial_();
@@ -205,15 +217,16 @@ private:
   host::communicator between_;
   cuda::stream gated_;
   memory_kernels kernels_;
-  buffers data_;
   std::unique_ptr<row_transport> transport_;
+  buffers data_;
   exchange rows_;
   probe times_;
   host::failure_board& board_;
   fixed_tensors tensors_;
   rank_lanes lanes_;
   cuda::stream hand_compute_, hand_comm_{cuda::urgency::high};
-  gemms lane_gemms_, hand_gemms_;
+  int multiprocessors_;
+  gemms lane_gemms_, hand_gemms_, lane_gemms_beside_, hand_gemms_beside_;
   rank_work work_{&data_, &rows_, &times_, nullptr};
   st::layer_list<Model> layers_;
   run_of<SerialStep> serial_;

@@ -19,6 +19,7 @@ namespace layer_pairs {
 struct row {
   shape of;
   int measured_pairs = 0;
+  int multiprocessors = 0; ///< that GEMMs beside communication aim at
   std::vector<step_times> times[variants];
   std::vector<double> cold_compute_pair_us;
   double dilation = 0;
@@ -63,7 +64,6 @@ public:
             {"repeats", how.repeats},
             {"warm_up", how.warm_up},
             {"gated", how.gated},
-            {"gemms_aim_at_multiprocessors", how.multiprocessors},
             {"rows", nlohmann::json::array()}};
   }
 
@@ -120,6 +120,7 @@ public:
                             {"layers", one.of.layers},
                             {"microbatches", one.of.microbatches},
                             {"measured_pairs", one.measured_pairs},
+                            {"gemms_aim_at_multiprocessors", one.multiprocessors},
                             {"comm_of_compute", pair[comm_only] / pair[compute_only]},
                             {"ways", ways},
                             {"cold_compute_pair_us", cold},

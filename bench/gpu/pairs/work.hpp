@@ -4,8 +4,10 @@
 
 #include <cublas_v2.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -77,73 +79,79 @@ private:
   cublasHandle_t handle_{};
 };
 
-/// Where everything of a rank lies: two microbatches are in flight, so each layer has two buffers for each value.
-class buffers {
-public:
-  enum value { hidden, tokens, expert_in, expert_out, values };
-
-  buffers(shape const& of, int rank, memory_kernels& kernels, cudaStream_t on) : shape_(of) {
-    std::size_t const rows = static_cast<std::size_t>((std::max)(of.tokens, of.peer_rows));
-    std::size_t const weight = static_cast<std::size_t>(of.width) * static_cast<std::size_t>(of.width);
-    unsigned seed = 1000003U * static_cast<unsigned>(rank + 1);
-    auto const make = [&](std::vector<device_memory>& to, int count, std::size_t bytes) {
-      for (int i = 0; i < count; ++i) {
-        to.emplace_back(bytes);
-        kernels.randomize(to.back(), seed += 7919, on);
-      }
-    };
-    make(data_, 2 * values * (of.layers + 1), rows * of.row_bytes());
-    make(gradients_, 2 * values * (of.layers + 1), rows * of.row_bytes());
-    make(weights_, 2 * of.layers, weight * 2);
-    make(sums_, 2 * of.layers, weight * 4);
-    cuda::check(cudaStreamSynchronize(on), "cudaStreamSynchronize");
-  }
-
-  void* at(value what, int layer, int microbatch) const {
-    return data_[place(what, layer, microbatch)].data();
-  }
-  void* gradient(value what, int layer, int microbatch) const {
-    return gradients_[place(what, layer, microbatch)].data();
-  }
-  void* attn_weight(int layer) const { return weights_[index(2 * layer)].data(); }
-  void* mlp_weight(int layer) const { return weights_[index(2 * layer + 1)].data(); }
-  void* attn_sum(int layer) const { return sums_[index(2 * layer)].data(); }
-  void* mlp_sum(int layer) const { return sums_[index(2 * layer + 1)].data(); }
-
-  void clear_sums(cudaStream_t on) const {
-    for (auto const& each : sums_)
-      cuda::check(cudaMemsetAsync(each.data(), 0, each.bytes(), on), "cudaMemsetAsync");
-  }
-
-  /// Of all weight gradients, into which all rows flow that the GEMMs read, and of all rows that came last from other ranks.
-  std::uint64_t checksum(memory_kernels& kernels, cudaStream_t on) const {
-    std::uint64_t sum = 0;
-    for (auto const& each : sums_) sum = kernels.sum(each.data(), each.bytes(), sum, on);
-    for (int slot = 0; slot < 2; ++slot)
-      for (int layer = 0; layer < shape_.layers; ++layer) {
-        for (void const* each : {at(expert_in, layer, slot), at(hidden, layer + 1, slot),
-                                 gradient(expert_out, layer, slot), gradient(tokens, layer, slot)})
-          sum = kernels.sum(each, shape_.peer_bytes(), sum, on);
-      }
-    return sum;
-  }
-
-private:
-  static std::size_t index(int number) { return static_cast<std::size_t>(number); }
-  std::size_t place(value what, int layer, int microbatch) const {
-    return index((layer * 2 + microbatch % 2) * values + what);
-  }
-
-  shape shape_;
-  std::vector<device_memory> data_, gradients_, weights_, sums_;
-};
-
 /// The all-to-all of one rank, over whichever transport; on the stream that is current.
 class row_transport {
 public:
   virtual ~row_transport() = default;
   virtual void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows,
                           std::size_t row_bytes) = 0;
+  /// For rows, for as long as the transport lives.
+  virtual void* memory(std::size_t bytes) { return memory_.emplace_back(bytes).data(); }
+  /// Multiprocessors that are left to the GEMMs beside calls of `peer_bytes`; 0: all.
+  virtual int multiprocessors(std::size_t) { return 0; }
+
+private:
+  std::deque<device_memory> memory_;
+};
+
+/// Where everything of a rank lies: two microbatches are in flight, so each layer has two places for each value.
+class buffers {
+public:
+  enum value { hidden, tokens, expert_in, expert_out, values };
+
+  buffers(shape const& of, int rank, row_transport& transport, memory_kernels& kernels, cudaStream_t on)
+      : shape_(of), place_bytes_(index((std::max)(of.tokens, of.peer_rows)) * of.row_bytes()),
+        data_(static_cast<std::byte*>(transport.memory(place_bytes_ * places()))),
+        gradients_(static_cast<std::byte*>(transport.memory(place_bytes_ * places()))),
+        weights_(matrices() * matrix_elements() * 2), sums_(matrices() * matrix_elements() * 4) {
+    unsigned seed = 1000003U * static_cast<unsigned>(rank + 1);
+    kernels.randomize(data_, place_bytes_ * places(), seed, on);
+    kernels.randomize(gradients_, place_bytes_ * places(), seed + 1, on);
+    kernels.randomize(weights_.data(), weights_.bytes(), seed + 2, on);
+    cuda::check(cudaStreamSynchronize(on), "cudaStreamSynchronize");
+  }
+
+  void* at(value what, int layer, int microbatch) const { return data_ + place(what, layer, microbatch); }
+  void* gradient(value what, int layer, int microbatch) const {
+    return gradients_ + place(what, layer, microbatch);
+  }
+  void* attn_weight(int layer) const { return matrix(weights_, 2 * layer, 2); }
+  void* mlp_weight(int layer) const { return matrix(weights_, 2 * layer + 1, 2); }
+  void* attn_sum(int layer) const { return matrix(sums_, 2 * layer, 4); }
+  void* mlp_sum(int layer) const { return matrix(sums_, 2 * layer + 1, 4); }
+
+  void clear_sums(cudaStream_t on) const {
+    cuda::check(cudaMemsetAsync(sums_.data(), 0, sums_.bytes(), on), "cudaMemsetAsync");
+  }
+
+  /// Of all weight gradients, into which all rows flow that the GEMMs read, and of all rows that came last from other ranks.
+  std::uint64_t checksum(memory_kernels& kernels, cudaStream_t on) const {
+    kernels.clear_sum(on);
+    kernels.add(sums_.data(), sums_.bytes(), on);
+    for (int slot = 0; slot < 2; ++slot)
+      for (int layer = 0; layer < shape_.layers; ++layer)
+        for (void const* each : {at(expert_in, layer, slot), at(hidden, layer + 1, slot),
+                                 gradient(expert_out, layer, slot), gradient(tokens, layer, slot)})
+          kernels.add(each, shape_.peer_bytes(), on);
+    return kernels.sum(on);
+  }
+
+private:
+  static std::size_t index(int number) { return static_cast<std::size_t>(number); }
+  std::size_t places() const { return index(2 * values * (shape_.layers + 1)); }
+  std::size_t matrices() const { return index(2 * shape_.layers); }
+  std::size_t matrix_elements() const { return index(shape_.width) * index(shape_.width); }
+  std::size_t place(value what, int layer, int microbatch) const {
+    return index((layer * 2 + microbatch % 2) * values + what) * place_bytes_;
+  }
+  void* matrix(device_memory const& in, int number, std::size_t element_bytes) const {
+    return static_cast<std::byte*>(in.data()) + index(number) * matrix_elements() * element_bytes;
+  }
+
+  shape shape_;
+  std::size_t place_bytes_;
+  std::byte *data_, *gradients_;
+  device_memory weights_, sums_;
 };
 
 /// Only what goes to other ranks: own rows are moved by kernels that permute, which are none of communication.
