@@ -1,0 +1,278 @@
+#pragma once
+
+#include <stretto/adapter.hpp>
+#include <stretto/adapters/cuda/call_counts.hpp>
+#include <stretto/adapters/cuda/flag_room.hpp>
+#include <stretto/adapters/cuda/follow.hpp>
+#include <stretto/adapters/cuda/handles.hpp>
+#include <stretto/adapters/cuda/reach.hpp>
+#include <stretto/adapters/cuda/staged_exchange.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace stretto {
+inline namespace v0 {
+namespace cuda {
+
+namespace detail {
+
+/// What one rank tells the others about one call. Offsets are in bytes and have the end behind the last rank.
+struct push_call {
+  std::byte* receive = nullptr;
+  std::vector<std::size_t> places; ///< in `receive`, where the block of each rank begins
+  std::vector<std::size_t> blocks; ///< in what it sends, where that for each rank begins
+  edge ready; ///< behind it `receive` may be written
+  edge done; ///< behind it all that it sends has arrived
+  bool capturing = false;
+
+  std::size_t from(std::size_t rank) const { return places[rank + 1] - places[rank]; }
+  std::size_t to(std::size_t rank) const { return blocks[rank + 1] - blocks[rank]; }
+};
+
+/// What the ranks of one `peer_exchange` share, and own together.
+struct push_room {
+  enum kind : std::size_t { ready, done, kinds };
+
+  explicit push_room(std::size_t ranks) : posted(ranks), issued(ranks), flags(ranks, kinds) {
+    for (auto& turn : calls) {
+      turn = std::vector<push_call>(ranks);
+      for (auto& each : turn) each.places.resize(ranks + 1), each.blocks.resize(ranks + 1);
+    }
+  }
+
+  call_counts posted, issued;
+  /// In turn: who posts a call has seen every rank post the one before, and so done with the one before that.
+  std::vector<push_call> calls[2];
+  flag_room flags;
+};
+
+} // namespace detail
+
+/// An all-to-all of device rows between ranks that are threads of one process, each on a GPU of its own or several on
+/// one: a `row_exchange` whose rows lie in device memory. Copy engines push each block to its place in the memory of its
+/// receiver, which no multiprocessor sees. The own block is copied beside them.
+///
+/// A call only issues: it reads and writes behind what the current stream (`Current`) has done, and what that stream does
+/// next runs behind the call. Host threads meet in every call, to tell where rows go. One stream at a time may be in use.
+///
+/// In a capture (every rank captures) the streams synchronise by flags, which each replay leaves as it found them: all
+/// ranks replay the same calls in the same order. `meet` before a replay brings the deadline and mends what a failed step
+/// has left; the exchange outlives the graphs.
+///
+/// Where a GPU does not reach the memory of another, rows go through host memory instead, as in `staged_exchange`, and one
+/// line on stderr says so; `pushes` tells it to programs.
+template <row_exchange Ranks, stream_follower Current = thread_stream> class peer_exchange {
+public:
+  static constexpr bool capturable = true;
+
+  /// Collective over the ranks, with the GPU of each current. `ranks` is any exchange of host memory between them.
+  explicit peer_exchange(Ranks ranks, Current current = {}, exchange_options options = {})
+      : ranks_(std::move(ranks)), current_(std::move(current)), options_(std::move(options)),
+        size_(static_cast<std::size_t>(ranks_.ranks())), me_(static_cast<std::size_t>(ranks_.rank())),
+        ones_(size_, 1), scratch_(size_) {
+    // Each begins with another one, so that not all push to the same rank at once.
+    for (std::size_t i = 1; i < size_; ++i) others_.push_back((me_ + i) % size_);
+    auto const unreached = detail::reach_the_gpus_of(ranks_);
+    if (unreached) {
+      if (me_ == 0)
+        std::fprintf(stderr, "stretto::cuda::peer_exchange: %s; rows go through host memory\n",
+                     unreached->c_str());
+      staged_.emplace(ranks_, current_, options_);
+      return;
+    }
+    if (me_ == 0) room_ = std::make_shared<detail::push_room>(size_);
+    std::vector<std::shared_ptr<detail::push_room> const*> mine(size_, &room_), theirs(size_);
+    ranks_.all_to_all(mine.data(), ones_.data(), theirs.data(), ones_.data(), sizeof(mine[0]));
+    auto const shared = *theirs[0];
+    // Nobody goes on before all have taken their share.
+    wait_for_all();
+    room_ = shared;
+  }
+  peer_exchange(peer_exchange const&) = delete;
+  peer_exchange& operator=(peer_exchange const&) = delete;
+
+  int rank() const { return ranks_.rank(); }
+  int ranks() const { return ranks_.ranks(); }
+  /// The exchange of host memory that this one stands on.
+  Ranks& host() { return ranks_; }
+  static constexpr bool rows_on_device() { return true; }
+  /// False where rows go through host memory.
+  bool pushes() const noexcept { return !staged_; }
+
+  /// The counts lie in host memory.
+  void exchange_counts(int const* send_rows, int* counts) { ranks_.exchange_counts(send_rows, counts); }
+
+  void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows,
+                  std::size_t row_bytes) {
+    if (staged_) return staged_->all_to_all(send, send_rows, receive, receive_rows, row_bytes);
+    if (room_->flags.is_broken()) mend();
+    try {
+      auto& calls = room_->calls[++calls_ % 2];
+      place(send_rows, row_bytes, calls[me_].blocks);
+      place(receive_rows, row_bytes, calls[me_].places);
+      calls[me_].receive = static_cast<std::byte*>(receive);
+      issue(static_cast<std::byte const*>(send), calls);
+    } catch (...) {
+      room_->flags.set_broken(true);
+      throw;
+    }
+  }
+
+  /// Collective on the host, before a replay of captured calls.
+  void meet() {
+    if (staged_) return staged_->meet();
+    if (room_->flags.is_broken()) return mend();
+    wait_for_all();
+  }
+
+private:
+  using kind = detail::push_room::kind;
+  using calls_of_ranks = std::vector<detail::push_call>;
+
+  void issue(std::byte const* out, calls_of_ranks& calls) {
+    auto& mine = calls[me_];
+    cudaStream_t const here = current_.current();
+    mine.capturing = is_capturing(here);
+    auto& begun = mine.capturing ? captured_ : mine.ready;
+    begun.record(here);
+    if (!mine.capturing) mine.done.made();
+    std::size_t const own = mine.to(me_);
+    if (own > 0) {
+      begun.wait(beside_.get());
+      copy(mine.receive + mine.places[me_], out + mine.blocks[me_], own, beside_.get());
+      own_copied_.record(beside_.get());
+    }
+    room_->posted.set(me_, calls_);
+    for (std::size_t const other : others_) {
+      await(room_->posted, other);
+      require_fit(mine, calls[other], other);
+    }
+    if (mine.capturing) {
+      room_->flags.watch(options_.failed);
+      push_by_flags(out, calls, here);
+    } else {
+      push_by_events(out, calls, here);
+    }
+    if (own > 0) own_copied_.wait(here);
+  }
+
+  /// Events of other threads, which stand for what is issued already: no stream can get stuck.
+  void push_by_events(std::byte const* out, calls_of_ranks& calls, cudaStream_t here) {
+    auto& mine = calls[me_];
+    for (std::size_t const to : others_) {
+      if (mine.to(to) == 0) continue;
+      calls[to].ready.wait(here);
+      push(out, mine, calls[to], to, here);
+    }
+    mine.done.record(here);
+    room_->issued.set(me_, calls_);
+    for (std::size_t const from : others_) {
+      if (mine.from(from) == 0) continue;
+      await(room_->issued, from);
+      calls[from].done.wait(here);
+    }
+  }
+
+  void push_by_flags(std::byte const* out, calls_of_ranks& calls, cudaStream_t here) {
+    auto const& mine = calls[me_];
+    auto const& flags = room_->flags;
+    for (std::size_t const from : others_)
+      if (mine.from(from) > 0) ops_.write(flags.at(from, me_, kind::ready), 1);
+    for (std::size_t const to : others_) {
+      if (mine.to(to) == 0) continue;
+      ops_.take(flags.at(me_, to, kind::ready)).issue(here);
+      push(out, mine, calls[to], to, here);
+      ops_.write(flags.at(to, me_, kind::done), 1);
+    }
+    for (std::size_t const from : others_)
+      if (mine.from(from) > 0) ops_.take(flags.at(me_, from, kind::done));
+    ops_.issue(here);
+  }
+
+  void push(std::byte const* out, detail::push_call const& mine, detail::push_call const& theirs,
+            std::size_t to, cudaStream_t on) {
+    copy(theirs.receive + theirs.places[me_], out + mine.blocks[to], mine.to(to), on);
+  }
+  static void copy(void* to, void const* from, std::size_t bytes, cudaStream_t on) {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, on), "cudaMemcpyAsync");
+  }
+
+  static void place(int const* rows, std::size_t row_bytes, std::vector<std::size_t>& to) {
+    for (std::size_t i = 0; i + 1 < to.size(); ++i) {
+      if (rows[i] < 0) throw std::invalid_argument("peer_exchange: a negative number of rows");
+      to[i + 1] = to[i] + static_cast<std::size_t>(rows[i]) * row_bytes;
+    }
+  }
+
+  void require_fit(detail::push_call const& mine, detail::push_call const& theirs, std::size_t other) const {
+    if (mine.capturing != theirs.capturing)
+      throw std::logic_error("peer_exchange: rank " + std::to_string(mine.capturing ? me_ : other) +
+                             " captures a call that rank " + std::to_string(mine.capturing ? other : me_) +
+                             " runs at once; all ranks capture or none");
+    require_same(other, theirs.to(me_), me_, mine.from(other));
+    require_same(me_, mine.to(other), other, theirs.from(me_));
+  }
+  static void require_same(std::size_t from, std::size_t sent, std::size_t to, std::size_t expected) {
+    if (sent != expected)
+      throw std::invalid_argument("peer_exchange: rank " + std::to_string(from) + " sends " +
+                                  std::to_string(sent) + " bytes to rank " + std::to_string(to) +
+                                  ", which expects " + std::to_string(expected));
+  }
+
+  void await(detail::call_counts& counts, std::size_t rank) {
+    auto const begun = std::chrono::steady_clock::now();
+    // Whoever failed in a call has a moment to say so itself: the first report is the one that counts.
+    auto const over = [&] {
+      if (options_.failed && options_.failed()) return true;
+      auto const waited = std::chrono::steady_clock::now() - begun;
+      return room_->flags.is_broken() && (!options_.failed || waited > std::chrono::milliseconds(200));
+    };
+    auto const found = counts.wait(rank, calls_, options_.deadline, over);
+    if (found == detail::outcome::came) return;
+    std::string const call = "call " + std::to_string(calls_) + " of a peer_exchange";
+    if (found == detail::outcome::given_up)
+      throw std::runtime_error(call + " given up: another rank has failed");
+    throw std::runtime_error(call + ": rank " + std::to_string(rank) + " did not come within " +
+                             std::to_string(options_.deadline.count()) + " ms");
+  }
+
+  void wait_for_all() { ranks_.exchange_counts(ones_.data(), scratch_.data()); }
+
+  /// Collective: a call or a replay was given up, and the streams of every rank have run dry since.
+  void mend() {
+    wait_for_all();
+    calls_ = 0;
+    room_->posted.set(me_, 0);
+    room_->issued.set(me_, 0);
+    room_->flags.set_back(me_);
+    if (me_ == 0) room_->flags.set_broken(false);
+    wait_for_all();
+  }
+
+  Ranks ranks_;
+  Current current_;
+  exchange_options const options_;
+  std::size_t const size_, me_;
+  std::vector<int> ones_, scratch_;
+  std::shared_ptr<detail::push_room> room_;
+  std::uint64_t calls_ = 0;
+  std::vector<std::size_t> others_;
+  flag_ops ops_;
+  edge captured_, own_copied_;
+  std::optional<staged_exchange<Ranks, Current>> staged_;
+  // Last, so that nothing runs on it any more when the rest goes.
+  stream beside_{urgency::high};
+};
+
+} // namespace cuda
+} // namespace v0
+} // namespace stretto

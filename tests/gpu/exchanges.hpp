@@ -1,0 +1,282 @@
+#pragma once
+
+#include "device_memory.hpp"
+#include "laws/row_exchange.hpp"
+
+#include <stretto/adapters/cuda.hpp>
+#include <stretto/adapters/host.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+/// Exchanges of device rows between threads against what the host knows must arrive.
+namespace test {
+
+using namespace stretto;
+using bytes = std::vector<unsigned char>;
+using rank_lanes = cuda::lanes<cuda::thread_stream, host::failure_board>;
+
+constexpr op_label dispatch_op{dispatch, pass::forward, lane::comm, 0, 0};
+
+inline int gpus_here() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+/// Ranks take turns.
+inline void use_gpu_of(int rank, int gpus) { cuda::check(cudaSetDevice(rank % gpus), "cudaSetDevice"); }
+
+template <class Exchange>
+Exchange make_exchange(host::group& group, int rank, std::chrono::milliseconds deadline) {
+  auto const failed = [&board = group.board()] { return board.failed(); };
+  return Exchange(group.communicator(rank), cuda::thread_stream{}, cuda::exchange_options{deadline, failed});
+}
+template <class Exchange> Exchange make_exchange(host::group& group, int rank) {
+  return make_exchange<Exchange>(group, rank, std::chrono::milliseconds(10000));
+}
+
+/// Rows that rank `from` sends to rank `to` in a round.
+using rows_of = int (*)(int from, int to, int round);
+
+inline int random_rows(int from, int to, int round) {
+  std::mt19937 random(static_cast<unsigned>(from * 100 + to * 10 + round * 1000));
+  return random() % 3 == 0 ? 0 : static_cast<int>(random() % 500);
+}
+inline int no_rows(int, int, int) { return 0; }
+inline int rows_to_the_first(int from, int to, int) { return to == 0 ? 10 + from : 0; }
+inline int rows_to_oneself(int from, int to, int) { return from == to ? 300 : 0; }
+inline int many_rows(int from, int to, int round) { return 20000 + 1000 * from + 100 * to + round; }
+
+inline bytes block_of(int from, int to, int round, int rows, std::size_t row_bytes) {
+  bytes block(static_cast<std::size_t>(rows) * row_bytes);
+  auto state = static_cast<std::uint64_t>(1 + from + 10 * to + 100 * round);
+  for (std::size_t i = 0; i < block.size(); i += sizeof(state)) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    std::uint64_t const mixed = state ^ (state >> 32);
+    std::memcpy(block.data() + i, &mixed, (std::min)(sizeof(mixed), block.size() - i));
+  }
+  return block;
+}
+
+/// What a rank sends in a round and must receive, with rows as in round `shape`.
+struct round_bytes {
+  std::vector<int> send_rows, receive_rows;
+  bytes send, expected;
+
+  round_bytes(int rank, int ranks, int round, int shape, rows_of rows, std::size_t row_bytes) {
+    for (int other = 0; other < ranks; ++other) {
+      send_rows.push_back(rows(rank, other, shape));
+      receive_rows.push_back(rows(other, rank, shape));
+      auto const out = block_of(rank, other, round, send_rows.back(), row_bytes);
+      auto const in = block_of(other, rank, round, receive_rows.back(), row_bytes);
+      send.insert(send.end(), out.begin(), out.end());
+      expected.insert(expected.end(), in.begin(), in.end());
+    }
+  }
+};
+
+struct round_data {
+  std::vector<int> send_rows, receive_rows;
+  device_bytes send, receive;
+  bytes expected;
+
+  explicit round_data(round_bytes const& of)
+      : send_rows(of.send_rows), receive_rows(of.receive_rows), send(of.send),
+        receive(bytes(of.expected.size(), 0xcd)), expected(of.expected) {}
+
+  template <class Exchange> void issue(Exchange& exchange, std::size_t row_bytes, cudaStream_t here) const {
+    exchange.all_to_all(send.data(), send_rows.data(), receive.data(), receive_rows.data(), row_bytes);
+    // What is sent may be written over behind the call.
+    if (send.size() > 0)
+      cuda::check(cudaMemsetAsync(send.data(), 0xee, send.size(), here), "cudaMemsetAsync");
+  }
+  /// Other bytes for the same rows; afterwards they are there.
+  void refill(round_bytes const& with) {
+    auto const put = [](device_bytes const& to, bytes const& from) {
+      if (!from.empty())
+        cuda::check(cudaMemcpy(to.data(), from.data(), from.size(), cudaMemcpyHostToDevice), "cudaMemcpy");
+    };
+    put(send, with.send);
+    put(receive, bytes(receive.size(), 0xcd));
+    expected = with.expected;
+    cuda::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  }
+  bool is_wrong() const { return receive.to_host() != expected; }
+};
+
+/// Keeps a stream busy for a random time, now and then.
+class random_delay {
+public:
+  /// Warm, since the first use of what the GPU runs may wait for all that runs there.
+  explicit random_delay(int seed) : random_(static_cast<unsigned>(seed)) {
+    cuda::check(cudaMemset(scratch_.data(), 1, scratch_.size()), "cudaMemset");
+    cuda::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  }
+  void operator()(cudaStream_t on) {
+    for (unsigned i = random_() % 8; i < 3; ++i)
+      cuda::check(cudaMemsetAsync(scratch_.data(), 1, scratch_.size(), on), "cudaMemsetAsync");
+  }
+
+private:
+  std::mt19937 random_;
+  device_bytes scratch_{std::size_t{256} << 20};
+};
+
+struct exchange_case {
+  int ranks = 2;
+  int gpus = 1;
+  rows_of rows = random_rows;
+  std::size_t row_bytes = 64;
+  int rounds = 6;
+  bool delays = false;
+};
+
+/// How many of all rounds of all ranks brought wrong bytes; all rounds are issued before any is waited for.
+template <class Exchange> int wrong_rounds(exchange_case const& of) {
+  std::vector<int> wrong(static_cast<std::size_t>(of.ranks));
+  host::group group(of.ranks);
+  group.run([&](int rank) {
+    use_gpu_of(rank, of.gpus);
+    std::vector<round_data> data;
+    for (int round = 0; round < of.rounds; ++round)
+      data.emplace_back(round_bytes(rank, of.ranks, round, round, of.rows, of.row_bytes));
+    std::optional<random_delay> delay;
+    if (of.delays) delay.emplace(rank);
+    rank_lanes lanes({.rank = rank}, {}, &group.board());
+    auto exchange = make_exchange<Exchange>(group, rank);
+    for (auto const& each : data)
+      lanes.run(lane::comm, dispatch_op, [&] {
+        if (delay) (*delay)(lanes.stream(lane::comm));
+        each.issue(exchange, of.row_bytes, lanes.stream(lane::comm));
+      });
+    lanes.drain();
+    for (auto const& each : data) wrong[static_cast<std::size_t>(rank)] += each.is_wrong();
+  });
+  int sum = 0;
+  for (int const each : wrong) sum += each;
+  return sum;
+}
+
+/// Several calls captured on the comm lane of a rank.
+template <class Exchange> class captured_calls {
+public:
+  captured_calls(rank_lanes& lanes, Exchange& exchange, exchange_case const& of, int rank)
+      : lanes_(lanes), of_(of), rank_(rank) {
+    for (int call = 0; call < of.rounds; ++call)
+      data_.emplace_back(round_bytes(rank, of.ranks, call, call, of.rows, of.row_bytes));
+    cudaStream_t const here = lanes.stream(lane::comm);
+    auto const current = cuda::thread_stream{}.enter(here);
+    cudaGraph_t graph = nullptr;
+    cuda::check(cudaStreamBeginCapture(here, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    for (auto const& each : data_) each.issue(exchange, of.row_bytes, here);
+    cuda::check(cudaStreamEndCapture(here, &graph), "cudaStreamEndCapture");
+    cuda::check(cudaGraphInstantiate(&replay_, graph, 0), "cudaGraphInstantiate");
+    cuda::check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+  }
+  captured_calls(captured_calls const&) = delete;
+  captured_calls& operator=(captured_calls const&) = delete;
+  ~captured_calls() { static_cast<void>(cudaGraphExecDestroy(replay_)); }
+
+  void refill(int replay) {
+    for (int call = 0; call < of_.rounds; ++call)
+      data_[static_cast<std::size_t>(call)].refill(
+          round_bytes(rank_, of_.ranks, 1000 * replay + call, call, of_.rows, of_.row_bytes));
+  }
+  void launch() { cuda::check(cudaGraphLaunch(replay_, lanes_.stream(lane::comm)), "cudaGraphLaunch"); }
+  int wrong() const {
+    return static_cast<int>(
+        std::count_if(data_.begin(), data_.end(), [](round_data const& each) { return each.is_wrong(); }));
+  }
+
+private:
+  rank_lanes& lanes_;
+  exchange_case of_;
+  int rank_;
+  std::vector<round_data> data_;
+  cudaGraphExec_t replay_ = nullptr;
+};
+
+/// The same for replays of captured calls with new bytes, and eager calls between them.
+template <class Exchange> int wrong_replays(exchange_case const& of, int replays) {
+  std::vector<int> wrong(static_cast<std::size_t>(of.ranks));
+  host::group group(of.ranks);
+  group.run([&](int rank) {
+    use_gpu_of(rank, of.gpus);
+    std::optional<random_delay> delay;
+    if (of.delays) delay.emplace(rank);
+    rank_lanes lanes({.rank = rank}, {}, &group.board());
+    auto exchange = make_exchange<Exchange>(group, rank);
+    captured_calls<Exchange> captured(lanes, exchange, of, rank);
+    auto& mine = wrong[static_cast<std::size_t>(rank)];
+    for (int replay = 0; replay < replays; ++replay) {
+      captured.refill(replay);
+      round_data const eager(round_bytes(rank, of.ranks, replay, replay, of.rows, of.row_bytes));
+      exchange.meet();
+      lanes.run(lane::comm, dispatch_op, [&] {
+        if (delay) (*delay)(lanes.stream(lane::comm));
+        captured.launch();
+      });
+      if (replay % 3 == 1)
+        lanes.run(lane::comm, dispatch_op,
+                  [&] { eager.issue(exchange, of.row_bytes, lanes.stream(lane::comm)); });
+      lanes.drain();
+      mine += captured.wrong() + (replay % 3 == 1 && eager.is_wrong());
+    }
+  });
+  int sum = 0;
+  for (int const each : wrong) sum += each;
+  return sum;
+}
+
+/// An exchange of device rows where the laws look at it: rows come from and go to the host.
+template <class Exchange> class seen_from_host {
+public:
+  explicit seen_from_host(Exchange& of) : of_(of) {}
+  int rank() const { return of_.rank(); }
+  int ranks() const { return of_.ranks(); }
+  void exchange_counts(int const* send_rows, int* counts) { of_.exchange_counts(send_rows, counts); }
+  void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows,
+                  std::size_t row_bytes) {
+    auto const size = [&](int const* rows) {
+      std::size_t sum = 0;
+      for (int rank = 0; rank < ranks(); ++rank) sum += static_cast<std::size_t>(rows[rank]) * row_bytes;
+      return sum;
+    };
+    auto const* const out = static_cast<unsigned char const*>(send);
+    auto* const in = static_cast<unsigned char*>(receive);
+    device_bytes const from(bytes(out, out + size(send_rows))), to(bytes(in, in + size(receive_rows)));
+    of_.all_to_all(from.data(), send_rows, to.data(), receive_rows, row_bytes);
+    cuda::check(cudaStreamSynchronize(cuda::thread_stream{}.current()), "cudaStreamSynchronize");
+    auto const received = to.to_host();
+    std::copy(received.begin(), received.end(), in);
+  }
+
+private:
+  Exchange& of_;
+};
+
+/// Whether every rank saw the laws of row exchanges kept.
+template <class Exchange> bool keeps_the_laws(int ranks, int gpus) {
+  std::vector<int> kept(static_cast<std::size_t>(ranks));
+  host::group group(ranks);
+  group.run([&](int rank) {
+    use_gpu_of(rank, gpus);
+    cuda::stream own;
+    auto const current = cuda::thread_stream{}.enter(own.get());
+    auto exchange = make_exchange<Exchange>(group, rank);
+    seen_from_host<Exchange> seen(exchange);
+    bool const all = laws::counts_are_transposed(seen) & laws::rows_arrive_in_rank_order(seen) &
+                     laws::calls_are_apart(seen);
+    kept[static_cast<std::size_t>(rank)] = all;
+  });
+  return std::count(kept.begin(), kept.end(), 1) == ranks;
+}
+
+} // namespace test

@@ -1,0 +1,148 @@
+#include "exchanges.hpp"
+
+#include <stretto/adapters/cuda/peer_exchange.hpp>
+
+#include <catch2/catch_template_test_macros.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+using namespace test;
+using Catch::Matchers::ContainsSubstring;
+using pusher = cuda::peer_exchange<host::communicator>;
+static_assert(row_exchange<pusher>);
+
+TEST_CASE("pushed rows reach the ranks they are for, call after call", "[gpu]") {
+  int const ranks = GENERATE(1, 2, 3, 5), gpus = GENERATE(1, 2);
+  rows_of const rows = GENERATE(random_rows, no_rows, rows_to_the_first, rows_to_oneself, many_rows);
+  auto const row_bytes = static_cast<std::size_t>(rows == many_rows ? 1030 : GENERATE(2, 1030));
+  if (gpus > gpus_here() || (rows == many_rows && ranks > 3)) return;
+  CAPTURE(ranks, gpus, row_bytes);
+  CHECK(wrong_rounds<pusher>({.ranks = ranks, .gpus = gpus, .rows = rows, .row_bytes = row_bytes}) == 0);
+}
+
+TEST_CASE("pushed rows arrive under random delays, 200 calls ahead", "[gpu]") {
+  int const ranks = GENERATE(2, 4), gpus = GENERATE(1, 2);
+  if (gpus > gpus_here()) return;
+  CHECK(wrong_rounds<pusher>({.ranks = ranks, .gpus = gpus, .rounds = 200, .delays = true}) == 0);
+  CHECK(keeps_the_laws<pusher>(ranks, gpus));
+}
+
+TEST_CASE("replays of pushes bring what eager calls bring", "[gpu]") {
+  int const ranks = GENERATE(1, 2, 4), gpus = GENERATE(1, 2);
+  rows_of const rows = GENERATE(random_rows, no_rows, rows_to_the_first, many_rows);
+  if (gpus > gpus_here() || (rows == many_rows && ranks == 4)) return;
+  CAPTURE(ranks, gpus);
+  auto const row_bytes = static_cast<std::size_t>(rows == many_rows ? 300 : 64);
+  CHECK(wrong_replays<pusher>({ranks, gpus, rows, row_bytes, rows == many_rows ? 3 : 5, true},
+                              rows == many_rows ? 3 : 20) == 0);
+}
+
+TEST_CASE("ranks that disagree about pushed rows are told, all of them", "[gpu]") {
+  host::group group(3);
+  std::vector<std::string> told(3);
+  CHECK_THROWS(group.run([&](int rank) {
+    rank_lanes lanes({.rank = rank}, {}, &group.board());
+    auto rows_between = make_exchange<pusher>(group, rank);
+    device_bytes const memory(64);
+    std::vector<int> const out = rank == 0 ? std::vector<int>{0, 2, 0} : std::vector<int>{0, 0, 0};
+    std::vector<int> const in = rank == 1 ? std::vector<int>{3, 0, 0} : std::vector<int>{0, 0, 0};
+    for (int i = 0; i < 2; ++i)
+      lanes.run(lane::comm, dispatch_op, [&] {
+        rows_between.all_to_all(memory.data(), out.data(), memory.data() + 32, in.data(), 8);
+        // Rank 2 has no part in what is wrong, and learns of it in the next call at the latest.
+        if (rank == 2) rows_between.all_to_all(memory.data(), out.data(), memory.data() + 32, in.data(), 8);
+      });
+    try {
+      lanes.drain();
+    } catch (std::exception const& problem) {
+      told[static_cast<std::size_t>(rank)] = problem.what();
+      throw;
+    }
+  }));
+  for (auto const& each : told)
+    CHECK_THAT(each, ContainsSubstring("rank 0 sends 16 bytes to rank 1, which expects 24"));
+}
+
+TEST_CASE("a rank that does not come to a push is named before long", "[gpu]") {
+  host::group group(2);
+  std::string told;
+  group.run([&](int rank) {
+    auto rows_between = make_exchange<pusher>(group, rank, std::chrono::milliseconds(300));
+    if (rank == 1) return;
+    device_bytes const memory(64);
+    std::vector<int> const one{1, 1};
+    try {
+      rows_between.all_to_all(memory.data(), one.data(), memory.data() + 32, one.data(), 8);
+    } catch (std::exception const& problem) {
+      told = problem.what();
+    }
+  });
+  CHECK(told == "call 1 of a peer_exchange: rank 1 did not come within 300 ms");
+}
+
+TEST_CASE("one rank captures and the other does not: both are told", "[gpu]") {
+  host::group group(2);
+  std::vector<std::string> told(2);
+  group.run([&](int rank) {
+    auto rows_between = make_exchange<pusher>(group, rank);
+    cuda::stream own;
+    auto const current = cuda::thread_stream{}.enter(own.get());
+    device_bytes const memory(64);
+    std::vector<int> const one{1, 1};
+    if (rank == 0)
+      cuda::check(cudaStreamBeginCapture(own.get(), cudaStreamCaptureModeThreadLocal),
+                  "cudaStreamBeginCapture");
+    try {
+      rows_between.all_to_all(memory.data(), one.data(), memory.data() + 32, one.data(), 8);
+    } catch (std::exception const& problem) {
+      told[static_cast<std::size_t>(rank)] = problem.what();
+    }
+    cudaGraph_t unfinished = nullptr;
+    if (rank == 0) static_cast<void>(cudaStreamEndCapture(own.get(), &unfinished));
+    static_cast<void>(cudaGetLastError());
+    if (unfinished) static_cast<void>(cudaGraphDestroy(unfinished));
+  });
+  // Whoever looks second may find that the other has given up.
+  CHECK_THAT(told[0] + told[1], ContainsSubstring("rank 0 captures a call that rank 1 runs at once"));
+  CHECK(!told[0].empty());
+  CHECK(!told[1].empty());
+}
+
+TEMPLATE_TEST_CASE("a rank that fails instead of its replay ends the step on all, and the next one runs",
+                   "[gpu]", pusher, cuda::staged_exchange<host::communicator>) {
+  int const ranks = GENERATE(2, 4), gpus = GENERATE(1, 2);
+  if (gpus > gpus_here()) return;
+  exchange_case const of{.ranks = ranks, .gpus = gpus, .rounds = 5};
+  host::group group(ranks);
+  std::vector<int> failed(static_cast<std::size_t>(ranks)), wrong(static_cast<std::size_t>(ranks));
+  auto const begin = host::now_us();
+  group.run([&](int rank) {
+    use_gpu_of(rank, gpus);
+    rank_lanes lanes({.rank = rank}, {}, &group.board());
+    auto rows_between = make_exchange<TestType>(group, rank);
+    captured_calls<TestType> captured(lanes, rows_between, of, rank);
+    auto const here = static_cast<std::size_t>(rank);
+    for (int step = 0; step < 4; ++step) {
+      captured.refill(step);
+      rows_between.meet();
+      lanes.run(lane::comm, dispatch_op, [&] {
+        if (step % 2 == 1 && rank == 1) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(100));
+          throw std::runtime_error("lost its way");
+        }
+        captured.launch();
+      });
+      try {
+        lanes.drain();
+        wrong[here] += captured.wrong();
+      } catch (host::step_error const& problem) {
+        failed[here] += problem.rank == 1 && problem.op.phase == dispatch;
+      }
+      if (step % 2 == 1) group.reset();
+    }
+  });
+  CHECK(host::now_us() - begin < 9e6);
+  for (int const each : failed) CHECK(each == 2);
+  for (int const each : wrong) CHECK(each == 0);
+}
