@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 
 from launching import TINY, free_port, start, write_text
 
@@ -24,8 +25,10 @@ NAMED = re.compile(r"^train_moe: rank \d+: .+, microbatch \d+ failed: .+$")
 BETWEEN = re.compile(r"^train_moe: rank \d+ failed: .+$")
 
 
-def fault(program: str, folder: pathlib.Path, text: str, seed: int, how: signal.Signals) -> tuple[bool, float]:
-    """Whether the survivors named an op, and after how long the last of them had ended."""
+def fault(program: str, folder: pathlib.Path, text: str, seed: int, how: signal.Signals, more: list[str] | None = None,
+          variables: Callable[[int], dict[str, object]] = lambda rank: {}, starts: float = 0.3, deadline: int = DEADLINE) -> tuple[bool, float]:
+    """Whether the survivors named an op, and after how long the last of them had ended. `more`: flags; `variables`: of a rank;
+    `starts`: after how many seconds steps run."""
     chance = random.Random(seed)
     pipeline, policy = PIPELINES[seed % len(PIPELINES)]
     ep, pp = chance.choice([(2, 2), (1, 4), (1, 3), (2, 1)])
@@ -33,16 +36,16 @@ def fault(program: str, folder: pathlib.Path, text: str, seed: int, how: signal.
     output.write_text("")
     # Long before the end something happens.
     flags = ["--text", text, *TINY, "--ep", str(ep), "--pp", str(pp), "--pipeline", pipeline, "--policy", policy, "--microbatches",
-             "8", "--steps", "10000", "--deadline", str(DEADLINE), "--json", str(results)]
+             "8", "--steps", "10000", "--deadline", str(deadline), "--json", str(results), *(more or [])]
     running = [start(program, flags, output if rank == 0 else folder / f"out.{rank}", RANK=rank, WORLD_SIZE=ranks,
-                     MASTER_PORT=port) for rank in range(ranks)]
+                     MASTER_PORT=port, **variables(rank)) for rank in range(ranks)]
     what = f"seed {seed}: {pipeline}, {policy}, {ep} x {pp} ranks"
     try:
         header = time.monotonic() + 120
         while "plan   " not in output.read_text():
             assert time.monotonic() < header and all(each.poll() is None for each in running), what
             time.sleep(0.02)
-        time.sleep(0.3 + chance.random())
+        time.sleep(starts * (1 + chance.random()) + chance.random())
         victim = chance.randrange(ranks)
         what += f", {how.name} of rank {victim}"
         assert all(each.poll() is None for each in running), what
@@ -52,7 +55,7 @@ def fault(program: str, folder: pathlib.Path, text: str, seed: int, how: signal.
         for rank, each in enumerate(running):
             if rank == victim:
                 continue
-            _, err = each.communicate(timeout=max(0.1, DEADLINE + SLACK - (time.monotonic() - began)))
+            _, err = each.communicate(timeout=max(0.1, deadline + SLACK - (time.monotonic() - began)))
             lines = err.splitlines()
             assert each.returncode == 1 and len(lines) == 1, (what, rank, each.returncode, err)
             assert NAMED.match(lines[0]) or BETWEEN.match(lines[0]), (what, rank, err)

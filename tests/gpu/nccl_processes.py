@@ -1,0 +1,102 @@
+"""nccl_processes.py TRAIN_MOE_CUDA [KILLS]: ranks that are processes joined by NCCL, with a GPU each or several on one, give the bits
+of threads on one GPU; when one is killed or stopped all others end within the deadline with one line; what cannot work
+is refused with one line by every rank. Skipped where there is no GPU."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "c10d"))
+from faults import fault  # noqa: E402
+from launching import LAUNCH, TINY, environment, write_text  # noqa: E402
+
+GPUS = len([name for name in os.listdir("/dev") if re.fullmatch(r"nvidia\d+", name)])
+CUDA = ["--device", "cuda"]
+COMMON = ["--steps", "2", "--microbatches", "4", "--deadline", "60"]
+# Ranks, flags of one pipeline rank or more, policies.
+GRIDS = [
+    (2, ["--ep", "2"], ["autograd", "serial", "two_stream_1f1b", "split_dw"]),
+    (2, ["--ep", "1", "--pp", "2", "--pipeline", "dual_pipe_v"], ["split_dw"]),
+    (2, ["--ep", "1", "--pp", "2", "--pipeline", "one_f_one_b"], ["autograd", "serial"]),
+    (4, ["--ep", "2", "--pp", "2", "--pipeline", "one_f_one_b_ep"], ["split_dw"]),
+]
+
+
+def share(ranks: int) -> list[str]:
+    return ["--share-gpu"] if GPUS < ranks else []
+
+
+def run(command: list[str], file: pathlib.Path, **given: object) -> dict:
+    answer = subprocess.run([*command, "--json", str(file)], env=environment(**given), capture_output=True, text=True, timeout=200)
+    assert answer.returncode == 0 and answer.stderr == "", answer
+    found = json.loads(file.read_text())
+    file.unlink()
+    return found
+
+
+def check_bits(program: str, text: str, folder: pathlib.Path) -> None:
+    file = folder / "run.json"
+    yardsticks = {}
+    for ranks, grid, policies in GRIDS:
+        ep = grid[1]
+        for policy in policies:
+            flags = ["--text", text, *CUDA, *TINY, *COMMON]
+            if ep not in yardsticks:
+                yardsticks[ep] = run([program, *flags, "--ep", ep, "--policy", "serial", "--comm", "staged"], file)
+            found = run(["sh", str(LAUNCH), *share(ranks), str(ranks), "--", program, *flags, *grid, "--policy", policy], file)
+            for key in ("losses", "grad_digest", "heldout_loss"):
+                assert found[key] == yardsticks[ep][key], (grid, policy, key)
+            assert found["config"]["comm"] == "nccl" and len(set(found["process_ids"])) == ranks, found
+            print(f"{ranks} processes, {' '.join(grid)} {policy}: the bits of threads")
+
+
+def shared(rank: int) -> dict[str, object]:
+    return {"NCCL_HOSTID": rank, "NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo"} if GPUS < 4 else {}
+
+
+def check_faults(program: str, text: str, folder: pathlib.Path, kills: int) -> None:
+    for how, count in ((signal.SIGKILL, kills), (signal.SIGSTOP, max(1, kills // 4))):
+        ends = [fault(program, folder, text, seed, how, CUDA, shared, starts=5, deadline=10) for seed in range(count)]
+        print(f"{sum(named for named, _ in ends)} of {count} {how.name} were told with an op; the last survivor ended after at "
+              f"most {max(seconds for _, seconds in ends):.1f} s")
+
+
+def check_refusals(program: str, text: str) -> None:
+    flags = ["--text", text, *CUDA, *TINY, *COMMON, "--ep", "2"]
+
+    def refuses(words: str, command: list[str], **given: object) -> None:
+        answer = subprocess.run(command, env=environment(**given), capture_output=True, text=True, timeout=120)
+        lines = answer.stderr.splitlines()
+        assert answer.returncode == 2 and lines and all(words in line for line in lines), (words, answer)
+
+    two = ["sh", str(LAUNCH), "2", "--", program, *flags]
+    refuses("set NCCL_HOSTID=<rank> NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo", two, CUDA_VISIBLE_DEVICES="0")
+    refuses("--comm staged is for ranks that are threads", [*two, "--comm", "staged"])
+    refuses("say --comm staged, or start processes that share a GPU", [program, *flags, "--comm", "nccl"], CUDA_VISIBLE_DEVICES="0")
+    uneven = 'if [ "$RANK" = 1 ]; then export NCCL_MAX_CTAS=2; fi; exec "$@"'
+    refuses("NCCL_MAX_CTAS differs: rank 0 does not set it, rank 1 has '2'",
+            ["sh", str(LAUNCH), *share(2), "2", "--", "sh", "-c", uneven, "sh", program, *flags])
+
+
+def main() -> int:
+    if GPUS == 0:
+        print("skipped: needs a GPU")
+        return 77
+    program = str(pathlib.Path(sys.argv[1]).resolve())
+    kills = int(sys.argv[2]) if len(sys.argv) > 2 else 20 if "STRETTO_EVERY_SIZE" in os.environ else 2
+    with tempfile.TemporaryDirectory() as place:
+        folder = pathlib.Path(place)
+        text = write_text(folder)
+        check_refusals(program, text)
+        check_bits(program, text, folder)
+        check_faults(program, text, folder, kills)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
