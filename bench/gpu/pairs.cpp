@@ -132,9 +132,10 @@ int run(arguments const& from) {
         shape of = shape_of(size, from);
         if (ratio > 0) calibrate(of, ratio, with, rank, from.how, transport);
         row const measured = measure(of, with, rank, from, transport, rank == 0 ? &power : nullptr);
-        if (rank == 0) all.add(std::cout, measured);
+        if (rank != 0) return;
+        all.add(std::cout, measured);
+        if (!from.json.empty()) std::ofstream(from.json) << all.json().dump(1) << '\n';
       });
-  if (!from.json.empty()) std::ofstream(from.json) << all.json().dump(1) << '\n';
   return 0;
 }
 
