@@ -187,6 +187,33 @@ TEST_CASE("a captured call of NCCL brings other rows in every replay, and tells 
   check_all(found);
 }
 
+TEST_CASE(
+    "the smallest budget that keeps a call shorter than the compute beside it is chosen, alike on all ranks",
+    "[gpu]") {
+  check_all(test::run_forked(
+      2, [](int rank) { on_own_gpu(rank, 2); },
+      [](int rank, shared_exchange host) -> std::string {
+        joined mine(host);
+        constexpr std::size_t size = std::size_t{8} << 20;
+        // Everything hides behind an hour, and nothing behind less than nothing: then the fastest is right.
+        auto const least = nccl::choose_budget(mine.session, host, size, 3.6e9);
+        auto const fastest = nccl::choose_budget(mine.session, host, size, -1.0);
+        if (rank == 0)
+          std::printf("8 MiB a call: %d blocks of %d in %.0f us, %d of %d in %.0f us\n", least.ctas,
+                      least.most_ctas, least.microseconds, fastest.ctas, fastest.most_ctas,
+                      fastest.microseconds);
+        std::fflush(stdout);
+        std::array const mine_chosen{least.most_ctas, fastest.most_ctas};
+        std::array<std::array<int, 2>, 2> chosen{};
+        host.all_gather(&mine_chosen, 1, chosen.data());
+        host.barrier();
+        if (chosen[0] != chosen[1]) return "ranks chose differently";
+        if (least.most_ctas != 2 || least.ctas < 1 || least.ctas > 2) return "not the smallest";
+        return {};
+      },
+      seconds(120)));
+}
+
 TEST_CASE("the watchdog looks at calls while another thread captures, and spoils nothing",
           "[gpu][building-blocks-12]") {
   check_all(test::run_forked(

@@ -6,6 +6,7 @@
 
 /// Rows and messages of device memory by NCCL, one GPU a rank. `session` joins the ranks, `watchdog` ends what does not end by
 /// itself.
+#include <stretto/adapters/nccl/budget.hpp>
 #include <stretto/adapters/nccl/memory.hpp>
 #include <stretto/adapters/nccl/peers.hpp>
 #include <stretto/adapters/nccl/rows.hpp>
