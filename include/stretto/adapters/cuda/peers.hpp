@@ -1,0 +1,166 @@
+#pragma once
+
+#include <stretto/adapter.hpp>
+#include <stretto/adapters/cuda/flags.hpp>
+#include <stretto/adapters/cuda/follow.hpp>
+#include <stretto/adapters/cuda/handles.hpp>
+
+#include <array>
+#include <atomic>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+namespace stretto {
+inline namespace v0 {
+namespace cuda {
+
+/// What a message says of its tensor.
+struct tensor_head {
+  std::int64_t type = 0;
+  std::int64_t dimensions = 0;
+  std::array<std::int64_t, 8> sizes{};
+  std::size_t bytes = 0;
+};
+
+/// What messages need to know of a tensor library.
+/// - `contiguous(t)`: the elements of `t` in order, in memory of the device; `data(t)` is where they lie.
+/// - `describe(t, head)`: fills the head. Throws if it does not fit.
+/// - `make(head)`: a tensor of that description on the current device, whose memory belongs to the current stream.
+template <class L>
+concept message_tensors = requires(L const& of, typename L::tensor const& sent, tensor_head& head,
+                                   tensor_head const& known) {
+  { of.is_empty(sent) } -> std::convertible_to<bool>;
+  { of.contiguous(sent) } -> std::same_as<typename L::tensor>;
+  { of.data(sent) } -> std::same_as<void*>;
+  of.describe(sent, head);
+  { of.make(known) } -> std::same_as<typename L::tensor>;
+};
+
+/// A copy of what one rank sends, for the other to fetch. It belongs to the sender's lane, so it goes back only when the
+/// fetch is over.
+template <class Tensor> struct lent_tensor {
+  Tensor copy{};
+  void* data = nullptr; ///< null: there are no elements
+  tensor_head head{};
+  bool is_empty = false;
+  int gpu = 0;
+  edge sent; ///< behind it the copy is there
+  edge taken; ///< behind it the copy has been fetched; to be looked at once `is_taken`
+  std::atomic<bool> is_taken{false}, is_left{false};
+};
+
+/// What travels between the hosts: the tensor of the `Letters` of `peers`.
+template <class Tensor> using letter = std::shared_ptr<lent_tensor<Tensor>>;
+
+/// Messages between pipeline ranks that are threads of one process, of tensors in memory of one GPU or of one GPU each: a
+/// `peer_adapter`. `Letters` is a `peer_adapter` over the host threads of the same ranks whose tensors are letters, say
+/// `host::peers<letter<...>>`; it brings order, deadlines and failures.
+///
+/// A send copies on the current stream (`Current`), so that the storage may go back right behind it, and never waits for
+/// its receive. A receive waits on the host until the send has been issued, not until it is done, and fetches by copy
+/// engines on the current stream into a tensor of its own.
+template <message_tensors Tensors, peer_adapter Letters, stream_follower Current = thread_stream>
+class peers {
+public:
+  using tensor = typename Tensors::tensor;
+
+  explicit peers(Letters& letters, Tensors tensors = {}, Current current = {})
+      : letters_(letters), tensors_(std::move(tensors)), current_(std::move(current)) {
+    check(cudaGetDevice(&gpu_), "cudaGetDevice");
+  }
+  peers(peers const&) = delete;
+  peers& operator=(peers const&) = delete;
+  /// Letters that have not been taken live on with whoever has them.
+  ~peers() {
+    for (auto const& [peer, sent] : sent_)
+      for (auto const& each : sent) {
+        // Either we see that it is taken, or the taker sees that we have left.
+        each->is_left = true;
+        if (each->is_taken) each->taken.synchronize();
+      }
+  }
+
+  void send(message const& about, tensor const& content) {
+    cudaStream_t const here = current_.current();
+    require_no_capture(here);
+    auto const made = new_letter(about.peer);
+    made->is_empty = tensors_.is_empty(content);
+    if (!made->is_empty) {
+      tensor const source = tensors_.contiguous(content);
+      tensors_.describe(source, made->head);
+      made->copy = tensors_.make(made->head);
+      made->gpu = gpu_;
+      if (made->head.bytes > 0) {
+        made->data = tensors_.data(made->copy);
+        check(cudaMemcpyAsync(made->data, tensors_.data(source), made->head.bytes, cudaMemcpyDeviceToDevice,
+                              here),
+              "cudaMemcpyAsync");
+      }
+      made->sent.record(here);
+    }
+    letters_.send(about, made);
+  }
+
+  tensor receive(message const& about) {
+    cudaStream_t const here = current_.current();
+    require_no_capture(here);
+    auto const came = letters_.receive(about);
+    if (came->is_empty) return finish(*came, tensor{}, here);
+    tensor made = tensors_.make(came->head);
+    came->sent.wait(here);
+    if (came->data)
+      check(cudaMemcpyPeerAsync(tensors_.data(made), gpu_, came->data, came->gpu, came->head.bytes, here),
+            "cudaMemcpyPeerAsync");
+    return finish(*came, std::move(made), here);
+  }
+
+private:
+  using lent = lent_tensor<tensor>;
+
+  static void require_no_capture(cudaStream_t here) {
+    if (is_capturing(here))
+      throw std::logic_error(
+          "cuda::peers: messages between pipeline ranks cannot be captured, since hosts meet in them");
+  }
+
+  tensor finish(lent& came, tensor made, cudaStream_t here) {
+    came.taken.record(here);
+    came.is_taken = true;
+    if (came.is_left) came.taken.synchronize();
+    return made;
+  }
+
+  /// For each peer letters of their own: the events of one belong to the GPUs of its two ranks.
+  letter<tensor> new_letter(int peer) {
+    auto& sent = sent_[peer];
+    letter<tensor> found;
+    for (auto& each : sent) {
+      if (each.use_count() > 1 || !each->is_taken || cudaEventQuery(each->taken.get()) != cudaSuccess)
+        continue;
+      each->copy = tensor{};
+      if (!found) found = each;
+    }
+    // A query that finds work under way is no error.
+    static_cast<void>(cudaGetLastError());
+    if (!found) sent.push_back(found = std::make_shared<lent>());
+    found->is_taken = false;
+    found->data = nullptr;
+    return found;
+  }
+
+  Letters& letters_;
+  Tensors tensors_;
+  Current current_;
+  int gpu_ = 0;
+  std::map<int, std::deque<letter<tensor>>> sent_;
+};
+
+} // namespace cuda
+} // namespace v0
+} // namespace stretto
