@@ -51,12 +51,10 @@ public:
     int const count = visible_gpus(), ranks = o.ep * o.pp;
     are_processes_ = place.has_value();
     kind_ = transport_of(o, are_processes_);
-    if (kind_ == transport_kind::staged && place)
+    if (kind_ != transport_kind::nccl && place)
       throw input_error(
-          "--comm staged is for ranks that are threads; say --comm nccl, or unset RANK and WORLD_SIZE");
-    if (kind_ == transport_kind::staged && o.pp > 1)
-      throw input_error("--comm staged has no way for messages between pipeline stages yet; leave out --pp " +
-                        std::to_string(o.pp) + ", or start processes (examples/launch.sh), which use NCCL");
+          std::string("--comm ") + (kind_ == transport_kind::peer ? "peer" : "staged") +
+          " is for ranks that are threads; say --comm nccl, or unset RANK and WORLD_SIZE");
     if (kind_ == transport_kind::nccl && !has_nccl())
       throw input_error("--comm nccl: this build has no NCCL; build where nccl.h and libnccl are");
     if (kind_ == transport_kind::nccl && !place && ranks > count)
@@ -78,7 +76,9 @@ public:
     cuda::check(cudaStreamSynchronize(current_stream{}.current()), "cudaStreamSynchronize");
   }
   std::unique_ptr<rank_transport> make_transport(transport_parts const& of) const override {
-    return kind_ == transport_kind::nccl ? make_nccl_transport(of) : make_staged_transport(of);
+    return kind_ == transport_kind::nccl   ? make_nccl_transport(of)
+           : kind_ == transport_kind::peer ? make_peer_transport(of)
+                                           : make_staged_transport(of);
   }
   expert_linear_function expert_linear() const override { return expert_linear_of_cublas; }
   std::unique_ptr<step_runner> make_step(policy how, step_parts const& of) const override {

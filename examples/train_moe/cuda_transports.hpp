@@ -11,6 +11,9 @@ namespace train_moe {
 /// Ranks are threads on one GPU: rows go through host memory, by copy engines.
 std::unique_ptr<rank_transport> make_staged_transport(transport_parts const& of);
 
+/// Ranks are threads, each on a GPU of its own or several on one: rows are pushed into each other's memory by copy engines.
+std::unique_ptr<rank_transport> make_peer_transport(transport_parts const& of);
+
 /// One GPU a rank: rows and messages go through NCCL.
 std::unique_ptr<rank_transport> make_nccl_transport(transport_parts const& of);
 /// Whether this program is linked with NCCL.

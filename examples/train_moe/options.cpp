@@ -176,8 +176,8 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   flags.add("--shared", "S", number(m.shared), "Shared experts, which every byte visits");
   flags.add("--device", "NAME", "cpu", "cpu, or cuda: GPUs");
   flags.add("--comm", "NAME", "",
-            "How ranks on GPUs reach each other: staged, threads on one GPU through host memory, or nccl, "
-            "one GPU a rank "
+            "How ranks on GPUs reach each other: staged, threads on one GPU through host memory; peer, "
+            "threads on all GPUs that push into each other's memory; or nccl, one GPU a rank "
             "(without it staged for threads, nccl for processes)");
   flags.add("--dtype", "TYPE", "f32", "What the model computes in: f32, or bf16 with f32 master weights");
   flags.add("--seed", "X", number(m.seed), "Of initial weights and data order");
@@ -246,8 +246,8 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
                         name));
   }
   if (flags.given("--comm")) {
-    o.transport = flags.read_choice("--comm", {"staged", "nccl"}, 0) == 0 ? transport_kind::staged
-                                                                          : transport_kind::nccl;
+    constexpr transport_kind kinds[] = {transport_kind::staged, transport_kind::peer, transport_kind::nccl};
+    o.transport = kinds[flags.read_choice("--comm", {"staged", "peer", "nccl"}, 0)];
     if (m.device != device_kind::cuda)
       throw input_error(
           "--comm says how ranks on GPUs reach each other, and there are none on the CPU; leave it out, or "

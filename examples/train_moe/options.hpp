@@ -21,7 +21,7 @@ inline constexpr policy all_policies[] = {policy::autograd, policy::serial, poli
 char const* name_of(policy which);
 
 /// How ranks on GPUs reach each other. `usual`: staged for threads, nccl for processes.
-enum class transport_kind : unsigned char { usual, staged, nccl };
+enum class transport_kind : unsigned char { usual, staged, peer, nccl };
 
 struct options {
   std::filesystem::path text;

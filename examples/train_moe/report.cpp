@@ -60,8 +60,9 @@ stretto::host::link_model link_of(options const& o) {
 
 std::string link_text(options const& o) {
   if (o.model.device == device_kind::cuda)
-    return o.transport == transport_kind::nccl ? "GPUs, one a rank, joined by NCCL"
-                                               : "one GPU, rows between ranks through host memory";
+    return o.transport == transport_kind::nccl   ? "GPUs, one a rank, joined by NCCL"
+           : o.transport == transport_kind::peer ? "GPUs, rows pushed from one rank's memory to another's"
+                                                 : "one GPU, rows between ranks through host memory";
   return stretto::host::describe(link_of(o));
 }
 
@@ -117,6 +118,7 @@ nlohmann::ordered_json config_of(options const& o) {
                                 {"device", m.device == device_kind::cuda ? "cuda" : "cpu"},
                                 {"comm", m.device == device_kind::cpu          ? "host"
                                          : o.transport == transport_kind::nccl ? "nccl"
+                                         : o.transport == transport_kind::peer ? "peer"
                                                                                : "staged"},
                                 {"dtype", type_name(m.type)},
                                 {"seed", m.seed},

@@ -98,7 +98,7 @@ def check_pipelines(refuse: Refusals) -> None:
     refuse.says("--pp must be", "--pp", "65")
     refuse.says("is 320 ranks", "--ep", "64", "--experts", "64", "--pp", "5")
     refuse.says("--comm says how ranks on GPUs reach each other", "--comm", "nccl")
-    refuse.says("staged, nccl, not 'ring'", "--device", "cuda", "--comm", "ring")
+    refuse.says("staged, peer, nccl, not 'ring'", "--device", "cuda", "--comm", "ring")
 
 
 def check_texts(refuse: Refusals) -> None:

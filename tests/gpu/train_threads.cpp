@@ -1,0 +1,53 @@
+#include "training.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+using namespace test;
+using namespace train_moe;
+
+namespace {
+
+constexpr transport_kind between_threads[] = {transport_kind::staged, transport_kind::peer};
+
+struct way_to_run {
+  char const* pipeline;
+  policy how;
+};
+
+} // namespace
+
+TEST_CASE("every transport between threads and every policy give the same bits", "[gpu]") {
+  text_file const file;
+  auto o = small();
+  o.ep = GENERATE(1, 2, 4);
+  corpus const text(file.path(), o.model.sequence);
+  auto const yardstick = run(o, policy::autograd, text);
+  for (auto const transport : between_threads)
+    for (auto const how : all_policies) {
+      o.transport = transport;
+      CAPTURE(o.ep, transport == transport_kind::peer, name_of(how));
+      CHECK(same(run(o, how, text), yardstick));
+    }
+}
+
+TEST_CASE("stages of a pipeline that are threads give the bits of one stage", "[gpu]") {
+  text_file const file;
+  auto o = small();
+  o.microbatches = 4;
+  o.model.layers = 5;
+  o.ep = GENERATE(1, 2);
+  corpus const text(file.path(), o.model.sequence);
+  auto const yardstick = run(o, policy::serial, text);
+  o.pp = 2;
+  for (auto const transport : between_threads)
+    for (auto const& way :
+         {way_to_run{"one_f_one_b", policy::autograd}, way_to_run{"one_f_one_b", policy::serial},
+          way_to_run{"one_f_one_b_ep", policy::two_stream_1f1b}, way_to_run{"dual_pipe_v", policy::split_dw},
+          way_to_run{"zero_bubble_v", policy::split_dw}, way_to_run{"interleaved_ep", policy::split_dw}}) {
+      o.transport = transport;
+      o.pipeline = way.pipeline;
+      CAPTURE(o.ep, o.pipeline, transport == transport_kind::peer, name_of(way.how));
+      CHECK(same(run(o, way.how, text), yardstick));
+    }
+}

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <train_moe/corpus.hpp>
+#include <train_moe/cuda_device.hpp>
+#include <train_moe/run_device.hpp>
+#include <train_moe/trainer.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+
+#include <unistd.h>
+
+/// Small runs of the trainer on GPUs.
+namespace test {
+
+/// A file of text that is not quite regular, for as long as it lives.
+class text_file {
+public:
+  text_file()
+      : path_(std::filesystem::temp_directory_path() / ("stretto_gpu_text." + std::to_string(::getpid()))) {
+    std::ofstream out(path_);
+    std::minstd_rand random(1);
+    for (int line = 0; line < 4000; ++line)
+      out << "line " << line << " of " << (random() >> 12)
+          << (random() % 2 == 0 ? " fugues\n" : " canons;\n");
+  }
+  ~text_file() { std::filesystem::remove(path_); }
+  text_file(text_file const&) = delete;
+  text_file& operator=(text_file const&) = delete;
+  std::filesystem::path const& path() const { return path_; }
+
+private:
+  std::filesystem::path path_;
+};
+
+inline train_moe::options small() {
+  train_moe::options o;
+  o.ep = 2;
+  o.microbatches = 3;
+  o.batch = 2;
+  o.steps = 3;
+  auto& m = o.model;
+  m.device = train_moe::device_kind::cuda;
+  m.layers = 3;
+  m.dense = 1;
+  m.hidden = 64;
+  m.heads = 2;
+  m.ffn = 32;
+  m.experts = 4;
+  m.sequence = 24;
+  return o;
+}
+
+inline train_moe::run_result run(train_moe::options const& o, train_moe::policy how,
+                                 train_moe::corpus const& text) {
+  if (!train_moe::cuda_device()) train_moe::cuda_device() = &train_moe::all_gpus();
+  train_moe::prepare(o);
+  return train_moe::train(o, how, text, [](train_moe::progress const&) {});
+}
+
+inline bool same(train_moe::run_result const& a, train_moe::run_result const& b) {
+  return a.losses == b.losses && a.gradient_digest == b.gradient_digest && a.held_out_loss == b.held_out_loss;
+}
+
+} // namespace test
