@@ -2,6 +2,7 @@
 
 #include "rank_bench.hpp"
 
+#include <stretto/adapters/cuda/peer_exchange.hpp>
 #include <stretto/adapters/cuda/staged_exchange.hpp>
 #include <stretto/adapters/nccl.hpp>
 
@@ -65,14 +66,19 @@ private:
   std::deque<nccl::registered_memory> memory_;
 };
 
-inline constexpr char const* transport_names =
-    "staged (copy engines, through pinned host memory), nccl (a GPU for each rank)";
+inline constexpr char const* transport_names = "staged (copy engines, through pinned host memory), peer "
+                                               "(copy engines, between GPUs), nccl (a GPU for each rank)";
 
 inline make_transport transport_named(std::string const& name, host::group& group,
                                       nccl::communicator_options const& of_nccl) {
   if (name == "staged")
     return [&group](int rank) -> std::unique_ptr<row_transport> {
       return std::make_unique<rows_over<cuda::staged_exchange<host::communicator>>>(
+          group.communicator(rank, 0));
+    };
+  if (name == "peer")
+    return [&group](int rank) -> std::unique_ptr<row_transport> {
+      return std::make_unique<rows_over<cuda::peer_exchange<host::communicator>>>(
           group.communicator(rank, 0));
     };
   if (name == "nccl")
