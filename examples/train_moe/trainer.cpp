@@ -108,15 +108,13 @@ private:
   bool counts_memory() const { return !shares_process_ || reports(); }
 
   void collect(run_result& result, std::vector<gradient_hash> hashes, double exposed) {
-    std::vector<char> text;
+    std::string text;
     for (auto const& each : hashes) {
-      text.insert(text.end(), each.name.begin(), each.name.end());
-      text.push_back('\n');
-      auto const* const bits = reinterpret_cast<char const*>(&each.hash);
-      text.insert(text.end(), bits, bits + sizeof each.hash);
+      text.append(each.name).push_back('\n');
+      text.append(reinterpret_cast<char const*>(&each.hash), sizeof each.hash);
     }
     std::vector<gradient_hash> all;
-    auto const texts = gather_all(text, ranks_);
+    auto const texts = gather_all<char>({text.begin(), text.end()}, ranks_);
     for (std::size_t rank = 0; rank < texts.size(); ++rank)
       for (auto at = texts[rank].begin(); at != texts[rank].end();) {
         auto const end = std::find(at, texts[rank].end(), '\n');
