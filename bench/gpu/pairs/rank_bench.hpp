@@ -186,17 +186,18 @@ private:
       for (int microbatch = 0; microbatch < shape_.microbatches; ++microbatch)
         for (int layer = 0; layer < shape_.layers; ++layer) {
           times_.before_pair(microbatch * shape_.layers + layer, on);
-          move(buffers::expert_in, buffers::tokens, layer, microbatch);
-          move(buffers::hidden, buffers::expert_out, layer, microbatch);
-          move(buffers::expert_in, buffers::tokens, layer, microbatch + 1);
-          move(buffers::hidden, buffers::expert_out, layer, microbatch + 1);
+          rows_(data_.at(buffers::expert_in, layer, microbatch),
+                data_.at(buffers::tokens, layer, microbatch));
+          rows_(data_.at(buffers::hidden, layer + 1, microbatch),
+                data_.at(buffers::expert_out, layer, microbatch));
+          rows_(data_.gradient(buffers::expert_out, layer, microbatch),
+                data_.gradient(buffers::hidden, layer + 1, microbatch));
+          rows_(data_.gradient(buffers::tokens, layer, microbatch),
+                data_.gradient(buffers::expert_in, layer, microbatch));
         }
       times_.end(on);
     }
     cuda::check(cudaStreamSynchronize(on), "cudaStreamSynchronize");
-  }
-  void move(buffers::value to, buffers::value from, int layer, int microbatch) {
-    rows_(data_.at(to, layer, microbatch), data_.at(from, layer, microbatch));
   }
 
   step_times slowest(step_times mine) {
