@@ -87,7 +87,7 @@ double quantile(std::vector<double> values, double part) {
 /// How far two tensors are apart, relative to the second.
 double difference(at::Tensor const& a, at::Tensor const& b) {
   auto const wide = b.to(at::kFloat);
-  return (a.to(at::kFloat).sub_(wide).norm() / wide.norm()).item<double>();
+  return (a.to(at::kFloat).sub(wide).norm() / wide.norm()).item<double>();
 }
 
 /// `split`: the share of each expert in eighths of a fair one, in turn.
