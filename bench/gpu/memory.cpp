@@ -1,0 +1,316 @@
+/// Memory of a two-stream step on one GPU: through the executor, whose releases come from the table of ops, and written by
+/// hand with `record_stream`, as trainers do. The same operations in the same order. Prints JSON. Arguments: NAME=NUMBER.
+
+#include "../../tests/torch/table_model.hpp"
+
+#include <stretto/adapters/cuda.hpp>
+#include <stretto/adapters/torch_cuda.hpp>
+
+#include <c10/core/AutogradState.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace table_test;
+namespace ag = ::torch::autograd;
+using stretto::torch_cuda::current_stream;
+
+std::map<std::string, int> setting{
+    {"rows", 8192}, {"width", 1024}, {"layers", 4}, {"microbatches", 8}, {"steps", 30}};
+
+/// What one layer keeps of one microbatch, and the gradients on their way.
+struct in_flight {
+  at::Tensor hidden, tokens, arrived, rows, residual; ///< leaves
+  at::Tensor made_tokens, made_residual, made_arrived, made_rows, made_hidden; ///< roots
+  at::Tensor d_rows, d_residual, d_arrived, d_tokens;
+};
+
+class step_by_hand {
+public:
+  step_by_hand(shape const& s, int layers, int microbatches, bool two_streams)
+      : shape_(s), microbatches_(microbatches), comm_(two_streams ? own_comm_.get() : compute_.get()),
+        input_(s.draw({s.rows, s.width}, 1)), embedding_("embedding", s.draw({s.width, s.width}, 2)),
+        state_(static_cast<std::size_t>(layers),
+               std::vector<in_flight>(static_cast<std::size_t>(microbatches))) {
+    for (int i = 0; i < layers; ++i) {
+      attention_.emplace_back("attention", s.draw({s.width, 2 * s.width}, 3));
+      experts_.emplace_back("experts", s.draw({2, 2 * s.width, s.width}, 4));
+    }
+    hidden_.resize(static_cast<std::size_t>(microbatches));
+    d_hidden_.resize(static_cast<std::size_t>(microbatches));
+  }
+
+  void run() {
+    for (int m = 0; m <= microbatches_; ++m) {
+      if (m < microbatches_) embed(at(m));
+      if (m > 0) head(at(m - 1));
+      for (std::size_t i = 0; i < state_.size(); ++i) {
+        auto* const f = m < microbatches_ ? &state_[i][at(m)] : nullptr;
+        auto const from_end = state_.size() - 1 - i;
+        auto* const b = m > 0 ? &state_[from_end][at(m - 1)] : nullptr;
+        if (b) combine_backward(*b, d_hidden_[at(m - 1)]);
+        if (f) attention(*f, hidden_[at(m)], i);
+        if (b) experts_backward(*b, from_end);
+        if (f) dispatch(*f);
+        if (b) dispatch_backward(*b);
+        if (f) experts(*f, i);
+        if (f) combine(*f, hidden_[at(m)]);
+        if (b) attention_backward(*b, d_hidden_[at(m - 1)], from_end);
+      }
+      if (m > 0) embed_backward(at(m - 1));
+    }
+    cuda::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  }
+  at::Tensor const& first_gradient() const { return embedding_.main_grad(); }
+  void zero() {
+    embedding_.zero_grad();
+    for (auto* each : {&attention_, &experts_})
+      for (auto& weight : *each) weight.zero_grad();
+  }
+
+private:
+  static std::size_t at(int number) { return static_cast<std::size_t>(number); }
+  static at::Tensor leaf(at::Tensor const& root) { return root.detach().requires_grad_(); }
+  static c10::Stream here() { return c10::cuda::getCurrentCUDAStream().unwrap(); }
+  /// Made on another stream: its memory is not used again before this one is done with it.
+  static void read(at::Tensor const& t) { t.record_stream(here()); }
+  static void free_storage(at::Tensor& root) {
+    root.storage().set_data_ptr_noswap(at::DataPtr(nullptr, root.device()));
+  }
+
+  /// Runs `task` on a stream, behind all that the other has been given.
+  template <class Task> void on(cudaStream_t where, Task const& task) {
+    cudaStream_t const other = where == comm_ ? compute_.get() : comm_;
+    cuda::edge& edge = edges_[turn_++ % std::size(edges_)];
+    edge.record(other);
+    edge.wait(where);
+    auto const current = current_stream{}.enter(where);
+    task();
+  }
+
+  void embed(std::size_t m) {
+    on(compute_.get(), [&] { hidden_[m] = st::linear(input_, embedding_); });
+    embedded_.resize(std::max(embedded_.size(), m + 1));
+    embedded_[m] = hidden_[m];
+  }
+  void embed_backward(std::size_t m) {
+    on(compute_.get(), [&] {
+      embedding_.accumulate(
+          ag::grad({std::exchange(embedded_[m], {})}, {embedding_.leaf()}, {d_hidden_[m]})[0]);
+      d_hidden_[m].reset();
+    });
+  }
+  void head(std::size_t m) {
+    on(compute_.get(), [&] {
+      read(hidden_[m]);
+      auto const x = leaf(std::exchange(hidden_[m], {}));
+      auto const loss = (x * x).sum();
+      d_hidden_[m] = ag::grad({loss}, {x})[0];
+    });
+  }
+  void attention(in_flight& s, at::Tensor& hidden, std::size_t i) {
+    on(compute_.get(), [&] {
+      read(hidden);
+      s.hidden = leaf(hidden);
+      hidden.reset();
+      s.made_tokens = st::linear(s.hidden, attention_[i]);
+      s.made_residual = s.hidden * 2;
+    });
+  }
+  void dispatch(in_flight& s) {
+    on(comm_, [&] {
+      s.tokens = leaf(s.made_tokens);
+      s.made_arrived = at::cat({s.tokens, s.tokens});
+      read(s.made_tokens);
+      free_storage(s.made_tokens);
+    });
+  }
+  void experts(in_flight& s, std::size_t i) {
+    on(compute_.get(), [&] {
+      read(s.made_arrived);
+      s.arrived = leaf(s.made_arrived);
+      auto const half = shape_.rows / 2;
+      s.made_rows = st::expert_linear(s.arrived, {half, 2 * shape_.rows - half}, experts_[i]);
+    });
+  }
+  void combine(in_flight& s, at::Tensor& hidden) {
+    on(comm_, [&] {
+      s.rows = leaf(s.made_rows);
+      s.residual = leaf(s.made_residual);
+      hidden = s.made_hidden = s.rows.view({2, shape_.rows, shape_.width}).sum(0) + s.residual;
+      for (auto* each : {&s.made_rows, &s.made_residual}) {
+        read(*each);
+        free_storage(*each);
+      }
+    });
+  }
+  void combine_backward(in_flight& s, at::Tensor& d_hidden) {
+    on(comm_, [&] {
+      read(d_hidden);
+      auto found = ag::grad({std::exchange(s.made_hidden, {})}, {s.rows, s.residual}, {d_hidden});
+      // What aliases the gradient that came in would be freed with it.
+      s.d_rows = found[0].clone();
+      s.d_residual = found[1].clone();
+      d_hidden.reset();
+      s.rows.reset();
+      s.residual.reset();
+    });
+  }
+  void experts_backward(in_flight& s, std::size_t i) {
+    on(compute_.get(), [&] {
+      read(s.d_rows);
+      auto found = ag::grad({std::exchange(s.made_rows, {})}, {s.arrived, experts_[i].leaf()},
+                            {std::exchange(s.d_rows, {})});
+      s.d_arrived = found[0];
+      experts_[i].accumulate(found[1]);
+      s.arrived.reset();
+    });
+  }
+  void dispatch_backward(in_flight& s) {
+    on(comm_, [&] {
+      read(s.d_arrived);
+      s.d_tokens =
+          ag::grad({std::exchange(s.made_arrived, {})}, {s.tokens}, {std::exchange(s.d_arrived, {})})[0];
+      s.tokens.reset();
+    });
+  }
+  void attention_backward(in_flight& s, at::Tensor& d_hidden, std::size_t i) {
+    on(compute_.get(), [&] {
+      read(s.d_tokens);
+      read(s.d_residual);
+      auto found = ag::grad({std::exchange(s.made_tokens, {}), std::exchange(s.made_residual, {})},
+                            {s.hidden, attention_[i].leaf()},
+                            {std::exchange(s.d_tokens, {}), std::exchange(s.d_residual, {})});
+      d_hidden = found[0];
+      attention_[i].accumulate(found[1]);
+      s.hidden.reset();
+    });
+  }
+
+  shape shape_;
+  int microbatches_;
+  cuda::stream compute_, own_comm_{cuda::urgency::high};
+  cudaStream_t comm_;
+  at::Tensor input_;
+  st::parameter embedding_;
+  std::vector<st::parameter> attention_, experts_;
+  std::vector<std::vector<in_flight>> state_;
+  std::vector<at::Tensor> hidden_, d_hidden_, embedded_;
+  cuda::edge edges_[64];
+  std::size_t turn_ = 0;
+};
+
+struct found {
+  std::size_t allocated, reserved, parameters;
+  double ms;
+};
+
+/// The peaks of many steps, from an empty allocator.
+template <class Step> found measure(std::size_t parameters, Step const& step) {
+  namespace allocator = c10::cuda::CUDACachingAllocator;
+  std::vector<double> ms;
+  step();
+  allocator::emptyCache();
+  allocator::resetPeakStats(0);
+  for (int i = 0; i < setting["steps"]; ++i) {
+    auto const start = std::chrono::steady_clock::now();
+    step();
+    ms.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+  }
+  auto const stats = allocator::getDeviceStats(0);
+  std::sort(ms.begin(), ms.end());
+  return {static_cast<std::size_t>(stats.allocated_bytes[0].peak) - parameters,
+          static_cast<std::size_t>(stats.reserved_bytes[0].peak), parameters, ms[ms.size() / 2]};
+}
+
+int run(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    auto const* equals = std::strchr(argv[i], '=');
+    auto const name =
+        equals ? std::string(argv[i], static_cast<std::size_t>(equals - argv[i])) : std::string();
+    if (setting.count(name) == 0) {
+      std::fprintf(stderr, "unknown argument %s; known:", argv[i]);
+      for (auto const& [known, value] : setting) std::fprintf(stderr, " %s=%d", known.c_str(), value);
+      std::fprintf(stderr, "\n");
+      return 2;
+    }
+    setting[name] = std::atoi(equals + 1);
+  }
+  stretto::torch_cuda::use_many_queues();
+  if (auto const why = cuda::why_not_ready(cuda::look_at_machine()); !why.empty()) {
+    std::printf("skipped: %s\n", why.c_str());
+    return 77;
+  }
+  stretto::torch_cuda::make_repeatable();
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+  shape const s{setting["rows"], setting["width"], at::kCUDA};
+  int const layers = setting["layers"], microbatches = setting["microbatches"];
+
+  at::Tensor on_one_stream, on_two;
+  for (bool const two : {false, true}) {
+    step_by_hand hand(s, layers, microbatches, two);
+    hand.run();
+    (two ? on_two : on_one_stream) = hand.first_gradient().clone();
+  }
+  std::printf("{");
+  char const* comma = "";
+  for (auto const& [name, value] : setting)
+    std::printf("%s\"%s\": %d", std::exchange(comma, ", "), name.c_str(), value);
+  std::printf(",\n \"two_streams_by_hand_have_the_bits_of_one\": %s",
+              at::equal(on_one_stream, on_two) ? "true" : "false");
+  on_one_stream.reset();
+  on_two.reset();
+  auto const print = [](char const* name, found const& f) {
+    std::printf(",\n \"%s\": {\"allocated_peak_mib\": %.1f, \"reserved_peak_mib\": %.1f, \"parameters_mib\": "
+                "%.1f, \"step_ms\": %.2f}",
+                name, static_cast<double>(f.allocated) / (1 << 20),
+                static_cast<double>(f.reserved) / (1 << 20), static_cast<double>(f.parameters) / (1 << 20),
+                f.ms);
+    std::fflush(stdout);
+  };
+  for (int round = 0; round < 2; ++round) {
+    {
+      auto const before = stretto::torch_cuda::live_bytes();
+      step_by_hand hand(s, layers, microbatches, true);
+      print("by_hand_with_record_stream",
+            measure(stretto::torch_cuda::live_bytes() - before, [&] { hand.run(); }));
+    }
+    c10::cuda::CUDACachingAllocator::emptyCache();
+    {
+      auto const before = stretto::torch_cuda::live_bytes();
+      layer_list<Network> network;
+      fill(network, s, layers);
+      auto const parameters = stretto::torch_cuda::live_bytes() - before;
+      st::stream_tensors tensors;
+      cuda::lanes<current_stream> lanes;
+      executor step(Schedule<Network, TwoStream1F1B>{}, backend{tensors, lanes}, network,
+                    sizes{.microbatches = microbatches});
+      print("through_the_executor", measure(parameters, [&] { step(); }));
+    }
+    c10::cuda::CUDACachingAllocator::emptyCache();
+  }
+  std::printf("\n}\n");
+  return 0;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (std::exception const& problem) {
+    std::fprintf(stderr, "%s\n", problem.what());
+    return 1;
+  }
+}
