@@ -88,6 +88,11 @@ public:
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
   shared_board& board() const { return board_; }
+  /// Where this rank is: what it has said if it never ends.
+  void note(std::string const& where) const {
+    auto& to = board_.said[static_cast<std::size_t>(rank_)];
+    to[where.copy(to.data(), to.size() - 1)] = 0;
+  }
 
   void barrier() {
     int const round = board_.round.load();
@@ -149,7 +154,7 @@ private:
 struct outcome {
   bool ended = false; ///< by itself, before the limit
   int status = 0; ///< as `waitpid` tells it
-  std::string said; ///< what the rank returned or threw
+  std::string said; ///< what the rank returned or threw, or where it was last
   double seconds = 0;
 };
 
@@ -174,8 +179,7 @@ std::vector<outcome> run_forked(int ranks, Prepare const& prepare, Body const& b
       } catch (std::exception const& problem) {
         said = std::string("threw: ") + problem.what();
       }
-      auto& to = board.said[static_cast<std::size_t>(rank)];
-      said.copy(to.data(), to.size() - 1);
+      shared_exchange(board, rank, ranks).note(said);
       // Destructors of what is static would wait for a GPU that may be stuck.
       ::_exit(0);
     }

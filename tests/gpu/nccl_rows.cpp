@@ -53,6 +53,28 @@ struct joined {
   exchange rows;
 };
 
+/// A graph of one call, whatever happens to the test.
+class graph {
+public:
+  template <class Call> graph(cudaStream_t on, Call const& call) {
+    nccl::check(cudaStreamBeginCapture(on, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    call();
+    nccl::check(cudaStreamEndCapture(on, &captured_), "cudaStreamEndCapture");
+    nccl::check(cudaGraphInstantiate(&run_, captured_, 0), "cudaGraphInstantiate");
+  }
+  graph(graph const&) = delete;
+  graph& operator=(graph const&) = delete;
+  ~graph() {
+    if (run_) static_cast<void>(cudaGraphExecDestroy(run_));
+    if (captured_) static_cast<void>(cudaGraphDestroy(captured_));
+  }
+  void launch(cudaStream_t on) const { nccl::check(cudaGraphLaunch(run_, on), "cudaGraphLaunch"); }
+
+private:
+  cudaGraph_t captured_ = nullptr;
+  cudaGraphExec_t run_ = nullptr;
+};
+
 int rows_between(int from, int to, int round) {
   switch (round % 5) {
   case 0:
@@ -135,7 +157,7 @@ TEST_CASE("a captured call of NCCL brings other rows in every replay, and tells 
   auto const found = test::run_forked(
       2, [](int rank) { on_own_gpu(rank, 2); },
       [](int rank, shared_exchange host) {
-        joined mine(host, seconds(60), {.most_ctas = 8});
+        joined mine(host, seconds(10), {.most_ctas = 8});
         std::vector<int> const counts(2, 3000);
         std::size_t const size = 6000 * 512;
         std::string said;
@@ -146,44 +168,38 @@ TEST_CASE("a captured call of NCCL brings other rows in every replay, and tells 
           auto const call = [&] {
             mine.rows.all_to_all(memory, counts.data(), memory + size, counts.data(), 512);
           };
+          host.note("the call before the capture");
           call();
-          nccl::check(cudaStreamSynchronize(mine.stream.get()), "cudaStreamSynchronize");
-          cudaGraph_t graph = nullptr;
-          cudaGraphExec_t run = nullptr;
-          nccl::check(cudaStreamBeginCapture(mine.stream.get(), cudaStreamCaptureModeThreadLocal),
-                      "cudaStreamBeginCapture");
-          call();
-          nccl::check(cudaStreamEndCapture(mine.stream.get(), &graph), "cudaStreamEndCapture");
-          nccl::check(cudaGraphInstantiate(&run, graph, 0), "cudaGraphInstantiate");
+          mine.all.wait_for(mine.stream.get(), "the call before the capture");
+          host.note("the capture");
+          graph const captured(mine.stream.get(), call);
           for (int replay = 0; replay < 3; ++replay) {
             bytes const out(size, static_cast<unsigned char>(10 * replay + rank + 1));
             nccl::check(cudaMemcpy(memory, out.data(), size, cudaMemcpyHostToDevice), "cudaMemcpy");
-            nccl::check(cudaGraphLaunch(run, mine.stream.get()), "cudaGraphLaunch");
+            host.note("replay " + std::to_string(replay));
+            captured.launch(mine.stream.get());
             mine.session.entrance().calls.note("a replay", mine.stream.get());
-            nccl::check(cudaStreamSynchronize(mine.stream.get()), "cudaStreamSynchronize");
+            mine.all.wait_for(mine.stream.get(), "a replay");
             bytes in(size);
             nccl::check(cudaMemcpy(in.data(), memory + size, size, cudaMemcpyDeviceToHost), "cudaMemcpy");
             for (std::size_t i = 0; i < size; ++i)
               if (in[i] != 10 * replay + (i < size / 2 ? 1 : 2))
                 said = "replay " + std::to_string(replay) + " is wrong";
           }
-          nccl::check(cudaGraphExecDestroy(run), "cudaGraphExecDestroy");
-          nccl::check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+          host.note("a capture that does not run");
           // Half of what it was given, since the own rows go beside it.
-          int const takes = mine.all.ctas_of([&](cudaStream_t on) {
-            exchange rows(host, mine.all, {on});
-            rows.all_to_all(memory, counts.data(), memory + size, counts.data(), 512);
-          });
+          int const takes = mine.all.ctas_of([&](cudaStream_t) { call(); }, mine.stream.get());
           if (rank == 0)
             std::printf("8 blocks allowed, %d taken, matrix products get %d\n", takes,
                         nccl::sm_target(takes));
           if (takes < 1 || takes > 8) said = "it takes " + std::to_string(takes) + " blocks of at most 8";
         }
         std::fflush(stdout);
+        host.note("the end");
         host.barrier();
         return said;
       },
-      seconds(120));
+      seconds(30));
   check_all(found);
 }
 
@@ -219,7 +235,7 @@ TEST_CASE("the watchdog looks at calls while another thread captures, and spoils
   check_all(test::run_forked(
       2, [](int rank) { on_own_gpu(rank, 2); },
       [](int, shared_exchange host) -> std::string {
-        joined mine(host, std::chrono::milliseconds(400));
+        joined mine(host, seconds(3));
         device_bytes const memory(1 << 20);
         std::vector<int> const counts(2, 100);
         auto const call = [&] {
@@ -230,14 +246,14 @@ TEST_CASE("the watchdog looks at calls while another thread captures, and spoils
         nccl::check(cudaStreamSynchronize(mine.stream.get()), "cudaStreamSynchronize");
         host.barrier();
         // Of the strictest kind, in which a look at an event by any other thread counts.
-        cudaGraph_t graph = nullptr;
+        cudaGraph_t captured = nullptr;
         nccl::check(cudaStreamBeginCapture(mine.stream.get(), cudaStreamCaptureModeGlobal),
                     "cudaStreamBeginCapture");
         // The call is older than the deadline then, and is looked at.
-        std::this_thread::sleep_for(std::chrono::milliseconds(900));
+        std::this_thread::sleep_for(std::chrono::milliseconds(3800));
         call();
-        nccl::check(cudaStreamEndCapture(mine.stream.get(), &graph), "cudaStreamEndCapture");
-        nccl::check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+        nccl::check(cudaStreamEndCapture(mine.stream.get(), &captured), "cudaStreamEndCapture");
+        nccl::check(cudaGraphDestroy(captured), "cudaGraphDestroy");
         host.barrier();
         return mine.board.failed() ? describe(mine.board.first()) : std::string();
       },

@@ -32,7 +32,7 @@ inline at::ScalarType torch_type(number_type type) {
   return at::kFloat;
 }
 inline at::Device torch_device(device_kind device) {
-  return device == device_kind::cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
+  return device == device_kind::cuda ? at::Device(at::kCUDA) : at::Device(at::kCPU);
 }
 /// What sums, norms and the router's softmax are computed in.
 inline at::ScalarType wide_type(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }

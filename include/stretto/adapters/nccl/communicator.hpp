@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -108,20 +109,22 @@ public:
     }
   }
 
-  /// The multiprocessors that a call takes: thread blocks of its largest kernel, from a capture that does not run. `issue(stream)`
-  /// makes the call. Collective, after `connect`. What is left of the GPU is what matrix products beside it should be told.
-  template <class Issue> int ctas_of(Issue const& issue) const {
-    side_stream stream;
+  /// The multiprocessors that a call takes: thread blocks of its largest kernel, from a capture that does not run.
+  /// `issue(stream)` makes the call on that stream, which is `on` or else one of its own. Collective, after `connect`. What is
+  /// left of the GPU is what matrix products beside it should be told.
+  template <class Issue> int ctas_of(Issue const& issue, cudaStream_t on = nullptr) const {
+    std::optional<side_stream> own;
+    if (on == nullptr) on = own.emplace().get();
     cudaGraph_t graph = nullptr;
-    check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    check(cudaStreamBeginCapture(on, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
     try {
-      issue(stream.get());
+      issue(on);
     } catch (...) {
-      static_cast<void>(cudaStreamEndCapture(stream.get(), &graph));
-      static_cast<void>(cudaGraphDestroy(graph));
+      static_cast<void>(cudaStreamEndCapture(on, &graph));
+      if (graph) static_cast<void>(cudaGraphDestroy(graph));
       throw;
     }
-    check(cudaStreamEndCapture(stream.get(), &graph), "cudaStreamEndCapture");
+    check(cudaStreamEndCapture(on, &graph), "cudaStreamEndCapture");
     std::size_t count = 0;
     check(cudaGraphGetNodes(graph, nullptr, &count), "cudaGraphGetNodes");
     std::vector<cudaGraphNode_t> nodes(count);
