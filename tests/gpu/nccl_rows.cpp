@@ -349,6 +349,17 @@ TEST_CASE("what NCCL cannot serve is refused on every rank with one sentence", "
       seconds(60));
   for (auto const& each : uneven)
     CHECK_THAT(each.said, ContainsSubstring("most_ctas is 6 and must be a power of two"));
+  auto const different = test::run_forked(
+      2, [](int rank) { on_own_gpu(rank, 2); },
+      [](int rank, shared_exchange host) {
+        joined const mine(host, seconds(60), {.most_ctas = rank == 0 ? 4 : 8});
+        return std::string("joined");
+      },
+      seconds(60));
+  for (auto const& each : different)
+    CHECK_THAT(each.said,
+               ContainsSubstring("ranks 0 and 1 ask for different communicators: 'stretto' of at most 4 "
+                                 "blocks in clusters of 1 and 'stretto' of at most 8 blocks"));
 }
 
 TEST_CASE("a rank that does not come to the first meeting ends the wait of the others at the deadline",
@@ -358,8 +369,12 @@ TEST_CASE("a rank that does not come to the first meeting ends the wait of the o
       [](int rank, shared_exchange host) {
         joined::choose(host);
         nccl::session session(host, {seconds(3)});
-        if (rank == 1) std::this_thread::sleep_for(seconds(6));
-        if (rank == 1) return std::string("threw: ncclCommSplit");
+        if (rank == 1) {
+          // It comes to the meeting of the hosts, and stays away from that of NCCL.
+          nccl::gather_texts(host, "0 " + nccl::communicator_options{}.text());
+          std::this_thread::sleep_for(seconds(6));
+          return std::string("threw: ncclCommSplit");
+        }
         static_cast<void>(session.split(0));
         return std::string("split alone");
       },

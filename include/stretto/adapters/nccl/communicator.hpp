@@ -24,6 +24,11 @@ struct communicator_options {
   /// persistent kernels of a matrix product (measured). 0 leaves it to NCCL.
   int cluster_size = 1;
   char const* name = "stretto";
+
+  std::string text() const {
+    return std::string("'") + name + "' of at most " + std::to_string(most_ctas) + " blocks in clusters of " +
+           std::to_string(cluster_size);
+  }
 };
 
 /// One communicator of a rank: `session::split` makes it. One thread of the rank issues on all of its communicators. Those

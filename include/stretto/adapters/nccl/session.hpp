@@ -31,15 +31,15 @@ struct session_options {
 /// thread (nccl 2.28: group.cc).
 class session {
 public:
-  /// Collective over `ranks`, an exchange of host memory. Throws `error` with one sentence, on every rank, where NCCL cannot
+  /// Collective over `ranks`, an exchange of host memory, of which it keeps a copy. Throws `error` with one sentence, on every rank, where NCCL cannot
   /// join them as they are: see `problem_among`.
   template <host_exchange Host>
   explicit session(Host& ranks, session_options options = {})
       : options_(std::move(options)), gate_(options_.deadline), rank_(ranks.rank()) {
     check(cudaGetDevice(&device_), "cudaGetDevice");
+    gather_ = [ranks](std::string const& mine) mutable { return gather_texts(ranks, mine); };
     std::vector<rank_settings> all;
-    for (auto const& each : gather_texts(ranks, settings_here().text()))
-      all.push_back(rank_settings::of_text(each));
+    for (auto const& each : gather_(settings_here().text())) all.push_back(rank_settings::of_text(each));
     if (auto const problem = problem_among(all); !problem.empty()) throw error(problem);
     ncclUniqueId id{};
     if (rank_ == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
@@ -73,6 +73,7 @@ public:
   /// Collective over all ranks of the session: ranks that say the same `color` get a communicator, in the order of `key` and
   /// among equals of their ranks. Null for those that say a negative color.
   communicator* split(int color, communicator_options const& options = {}, int key = 0) {
+    require_same(gather_(std::to_string(color) + " " + options.text()));
     auto config = config_of(options);
     ncclComm_t made = nullptr;
     {
@@ -123,6 +124,17 @@ private:
     return config;
   }
 
+  /// Ranks of one color with different options would not find together.
+  static void require_same(std::vector<std::string> const& all) {
+    auto const color_of = [](std::string const& text) { return text.substr(0, text.find(' ')); };
+    for (std::size_t b = 1; b < all.size(); ++b)
+      for (std::size_t a = 0; a < b; ++a)
+        if (color_of(all[a]) == color_of(all[b]) && all[a] != all[b] && all[a][0] != '-')
+          throw error("ranks " + std::to_string(a) + " and " + std::to_string(b) +
+                      " ask for different communicators: " + all[a].substr(all[a].find(' ') + 1) + " and " +
+                      all[b].substr(all[b].find(' ') + 1) + "; give all ranks of one color the same options");
+  }
+
   static ncclResult_t state_of(ncclComm_t comm) {
     ncclResult_t found = ncclSuccess;
     auto const asked = ncclCommGetAsyncError(comm, &found);
@@ -147,6 +159,7 @@ private:
   }
 
   session_options const options_;
+  std::function<std::vector<std::string>(std::string const&)> gather_;
   gate gate_;
   int const rank_;
   int const exceptions_ = std::uncaught_exceptions();
