@@ -7,9 +7,12 @@
 #include <stretto/adapters/host.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <stdexcept>
@@ -33,13 +36,80 @@ inline int gpus_here() {
 /// Ranks take turns.
 inline void use_gpu_of(int rank, int gpus) { cuda::check(cudaSetDevice(rank % gpus), "cudaSetDevice"); }
 
+/// One capture for the streams of all ranks. The ranks take turns at it: whoever waits for others in an exchange lets go.
+class capture_of_all {
+public:
+  explicit capture_of_all(host::group& group)
+      : group_(group), joins_(static_cast<std::size_t>(group.ranks())) {}
+  ~capture_of_all() {
+    if (replay_) static_cast<void>(cudaGraphExecDestroy(replay_));
+  }
+  capture_of_all(capture_of_all const&) = delete;
+  capture_of_all& operator=(capture_of_all const&) = delete;
+
+  /// For `exchange_options::waits`.
+  void waits(bool begins) {
+    if (!captures_) return;
+    if (begins)
+      turn_.unlock();
+    else
+      turn_.lock();
+  }
+
+  /// Collective; nothing is under way. `issue()` issues on `here`.
+  template <class Issue> void record(int rank, cudaStream_t here, Issue issue) {
+    auto ranks = group_.communicator(rank);
+    ranks.barrier();
+    if (rank == 0) {
+      cuda::check(cudaStreamBeginCapture(here, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+      fork_.record(here);
+      captures_ = true;
+    }
+    ranks.barrier();
+    {
+      std::lock_guard const mine(turn_);
+      if (rank != 0) fork_.wait(here);
+      issue();
+      joins_[static_cast<std::size_t>(rank)].record(here);
+    }
+    ranks.barrier();
+    if (rank == 0) {
+      captures_ = false;
+      for (auto const& each : joins_) each.wait(here);
+      cudaGraph_t graph = nullptr;
+      cuda::check(cudaStreamEndCapture(here, &graph), "cudaStreamEndCapture");
+      cuda::check(cudaGraphInstantiate(&replay_, graph, 0), "cudaGraphInstantiate");
+      cuda::check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+    }
+    ranks.barrier();
+  }
+  /// Collective; returns when it is over. What it needs is there.
+  void replay(int rank, cudaStream_t here) {
+    auto ranks = group_.communicator(rank);
+    ranks.barrier();
+    if (rank == 0) {
+      cuda::check(cudaGraphLaunch(replay_, here), "cudaGraphLaunch");
+      cuda::check(cudaStreamSynchronize(here), "cudaStreamSynchronize");
+    }
+    ranks.barrier();
+  }
+
+private:
+  host::group& group_;
+  std::mutex turn_;
+  std::atomic<bool> captures_{false};
+  cuda::edge fork_;
+  std::vector<cuda::edge> joins_;
+  cudaGraphExec_t replay_ = nullptr;
+};
+
 template <class Exchange>
-Exchange make_exchange(host::group& group, int rank, std::chrono::milliseconds deadline) {
+Exchange make_exchange(host::group& group, int rank,
+                       std::chrono::milliseconds deadline = std::chrono::milliseconds(10000),
+                       std::function<void(bool)> waits = {}) {
   auto const failed = [&board = group.board()] { return board.failed(); };
-  return Exchange(group.communicator(rank), cuda::thread_stream{}, cuda::exchange_options{deadline, failed});
-}
-template <class Exchange> Exchange make_exchange(host::group& group, int rank) {
-  return make_exchange<Exchange>(group, rank, std::chrono::milliseconds(10000));
+  return Exchange(group.communicator(rank), cuda::thread_stream{},
+                  cuda::exchange_options{deadline, failed, std::move(waits)});
 }
 
 /// Rows that rank `from` sends to rank `to` in a round.
@@ -164,75 +234,84 @@ template <class Exchange> int wrong_rounds(exchange_case const& of) {
   return sum;
 }
 
-/// Several calls captured on the comm lane of a rank.
-template <class Exchange> class captured_calls {
-public:
-  captured_calls(rank_lanes& lanes, Exchange& exchange, exchange_case const& of, int rank)
-      : lanes_(lanes), of_(of), rank_(rank) {
-    for (int call = 0; call < of.rounds; ++call)
-      data_.emplace_back(round_bytes(rank, of.ranks, call, call, of.rows, of.row_bytes));
-    cudaStream_t const here = lanes.stream(lane::comm);
-    auto const current = cuda::thread_stream{}.enter(here);
-    cudaGraph_t graph = nullptr;
-    cuda::check(cudaStreamBeginCapture(here, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-    for (auto const& each : data_) each.issue(exchange, of.row_bytes, here);
-    cuda::check(cudaStreamEndCapture(here, &graph), "cudaStreamEndCapture");
-    cuda::check(cudaGraphInstantiate(&replay_, graph, 0), "cudaGraphInstantiate");
-    cuda::check(cudaGraphDestroy(graph), "cudaGraphDestroy");
-  }
-  captured_calls(captured_calls const&) = delete;
-  captured_calls& operator=(captured_calls const&) = delete;
-  ~captured_calls() { static_cast<void>(cudaGraphExecDestroy(replay_)); }
-
-  void refill(int replay) {
-    for (int call = 0; call < of_.rounds; ++call)
-      data_[static_cast<std::size_t>(call)].refill(
-          round_bytes(rank_, of_.ranks, 1000 * replay + call, call, of_.rows, of_.row_bytes));
-  }
-  void launch() { cuda::check(cudaGraphLaunch(replay_, lanes_.stream(lane::comm)), "cudaGraphLaunch"); }
-  int wrong() const {
-    return static_cast<int>(
-        std::count_if(data_.begin(), data_.end(), [](round_data const& each) { return each.is_wrong(); }));
-  }
-
-private:
-  rank_lanes& lanes_;
-  exchange_case of_;
-  int rank_;
-  std::vector<round_data> data_;
-  cudaGraphExec_t replay_ = nullptr;
-};
-
 /// The same for replays of captured calls with new bytes, and eager calls between them.
 template <class Exchange> int wrong_replays(exchange_case const& of, int replays) {
   std::vector<int> wrong(static_cast<std::size_t>(of.ranks));
   host::group group(of.ranks);
+  capture_of_all captured(group);
   group.run([&](int rank) {
     use_gpu_of(rank, of.gpus);
     std::optional<random_delay> delay;
     if (of.delays) delay.emplace(rank);
     rank_lanes lanes({.rank = rank}, {}, &group.board());
-    auto exchange = make_exchange<Exchange>(group, rank);
-    captured_calls<Exchange> captured(lanes, exchange, of, rank);
-    auto& mine = wrong[static_cast<std::size_t>(rank)];
+    cudaStream_t const here = lanes.stream(lane::comm);
+    auto exchange = make_exchange<Exchange>(group, rank, std::chrono::milliseconds(10000),
+                                            [&](bool begins) { captured.waits(begins); });
+    auto const bytes_of = [&](int round, int shape) {
+      return round_bytes(rank, of.ranks, round, shape, of.rows, of.row_bytes);
+    };
+    std::vector<round_data> calls;
+    for (int call = 0; call < of.rounds; ++call) calls.emplace_back(bytes_of(call, call));
+    // Once before: with some eager calls, whose events mean nothing to the capture.
+    round_data const first(bytes_of(0, 0));
+    lanes.run(lane::comm, dispatch_op, [&] { first.issue(exchange, of.row_bytes, here); });
+    lanes.drain();
+    captured.record(rank, here, [&] {
+      auto const current = cuda::thread_stream{}.enter(here);
+      for (auto const& each : calls) {
+        if (delay) (*delay)(here);
+        each.issue(exchange, of.row_bytes, here);
+      }
+    });
+    int found = first.is_wrong();
     for (int replay = 0; replay < replays; ++replay) {
-      captured.refill(replay);
-      round_data const eager(round_bytes(rank, of.ranks, replay, replay, of.rows, of.row_bytes));
-      exchange.meet();
-      lanes.run(lane::comm, dispatch_op, [&] {
-        if (delay) (*delay)(lanes.stream(lane::comm));
-        captured.launch();
-      });
-      if (replay % 3 == 1)
-        lanes.run(lane::comm, dispatch_op,
-                  [&] { eager.issue(exchange, of.row_bytes, lanes.stream(lane::comm)); });
+      for (int call = 0; call < of.rounds; ++call)
+        calls[static_cast<std::size_t>(call)].refill(bytes_of(1000 * replay + call, call));
+      captured.replay(rank, here);
+      for (auto const& each : calls) found += each.is_wrong();
+      if (replay % 3 != 1) continue;
+      round_data const eager(bytes_of(replay, replay));
+      lanes.run(lane::comm, dispatch_op, [&] { eager.issue(exchange, of.row_bytes, here); });
       lanes.drain();
-      mine += captured.wrong() + (replay % 3 == 1 && eager.is_wrong());
+      found += eager.is_wrong();
     }
+    wrong[static_cast<std::size_t>(rank)] = found;
   });
   int sum = 0;
   for (int const each : wrong) sum += each;
   return sum;
+}
+
+/// Whether a step that fails on one rank ends on both, and the next one brings the right bytes.
+template <class Exchange> bool ends_together_and_goes_on() {
+  host::group group(2);
+  std::vector<int> right(2);
+  group.run([&](int rank) {
+    rank_lanes lanes({.rank = rank}, {}, &group.board());
+    auto exchange = make_exchange<Exchange>(group, rank);
+    int ended = 0;
+    for (int step = 0; step < 6; ++step) {
+      std::vector<round_data> calls;
+      for (int i = 0; i < 3; ++i) calls.emplace_back(round_bytes(rank, 2, step, step, many_rows, 64));
+      int const fails_before = step % 2 == 1 ? step / 2 : 3;
+      for (int i = 0; i < 3; ++i) {
+        if (rank == 1 && i == fails_before)
+          lanes.run(lane::compute, {mlp, pass::forward, lane::compute, 0, 0},
+                    [] { throw std::runtime_error("lost its way"); });
+        lanes.run(lane::comm, dispatch_op,
+                  [&] { calls[static_cast<std::size_t>(i)].issue(exchange, 64, lanes.stream(lane::comm)); });
+      }
+      try {
+        lanes.drain();
+        for (auto const& each : calls) ended += fails_before == 3 && !each.is_wrong();
+      } catch (host::step_error const& problem) {
+        ended += 3 * (fails_before < 3 && problem.rank == 1 && problem.op.phase == mlp);
+      }
+      if (fails_before < 3) group.reset();
+    }
+    right[static_cast<std::size_t>(rank)] = ended;
+  });
+  return right == std::vector<int>{18, 18};
 }
 
 /// An exchange of device rows where the laws look at it: rows come from and go to the host.

@@ -2,7 +2,6 @@
 
 #include <stretto/adapters/cuda/peer_exchange.hpp>
 
-#include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -104,45 +103,12 @@ TEST_CASE("one rank captures and the other does not: both are told", "[gpu]") {
     if (unfinished) static_cast<void>(cudaGraphDestroy(unfinished));
   });
   // Whoever looks second may find that the other has given up.
-  CHECK_THAT(told[0] + told[1], ContainsSubstring("rank 0 captures a call that rank 1 runs at once"));
+  CHECK_THAT(told[0] + told[1],
+             ContainsSubstring("are not in the same capture; capture the streams of all ranks together"));
   CHECK(!told[0].empty());
   CHECK(!told[1].empty());
 }
 
-TEMPLATE_TEST_CASE("a rank that fails instead of its replay ends the step on all, and the next one runs",
-                   "[gpu]", pusher, cuda::staged_exchange<host::communicator>) {
-  int const ranks = GENERATE(2, 4), gpus = GENERATE(1, 2);
-  if (gpus > gpus_here()) return;
-  exchange_case const of{.ranks = ranks, .gpus = gpus, .rounds = 5};
-  host::group group(ranks);
-  std::vector<int> failed(static_cast<std::size_t>(ranks)), wrong(static_cast<std::size_t>(ranks));
-  auto const begin = host::now_us();
-  group.run([&](int rank) {
-    use_gpu_of(rank, gpus);
-    rank_lanes lanes({.rank = rank}, {}, &group.board());
-    auto rows_between = make_exchange<TestType>(group, rank);
-    captured_calls<TestType> captured(lanes, rows_between, of, rank);
-    auto const here = static_cast<std::size_t>(rank);
-    for (int step = 0; step < 4; ++step) {
-      captured.refill(step);
-      rows_between.meet();
-      lanes.run(lane::comm, dispatch_op, [&] {
-        if (step % 2 == 1 && rank == 1) {
-          std::this_thread::sleep_for(std::chrono::milliseconds(100));
-          throw std::runtime_error("lost its way");
-        }
-        captured.launch();
-      });
-      try {
-        lanes.drain();
-        wrong[here] += captured.wrong();
-      } catch (host::step_error const& problem) {
-        failed[here] += problem.rank == 1 && problem.op.phase == dispatch;
-      }
-      if (step % 2 == 1) group.reset();
-    }
-  });
-  CHECK(host::now_us() - begin < 9e6);
-  for (int const each : failed) CHECK(each == 2);
-  for (int const each : wrong) CHECK(each == 0);
+TEST_CASE("a step with pushed rows that fails on one rank ends on both, and the next one runs", "[gpu]") {
+  CHECK(ends_together_and_goes_on<pusher>());
 }

@@ -59,35 +59,6 @@ TEST_CASE("ranks that disagree about rows are told, all of them", "[gpu]") {
                          "rank 0 sends 16 bytes to rank 1, which expects 3 rows of 8"));
 }
 
-TEST_CASE("a step that fails on one rank ends on all, and the next one runs", "[gpu]") {
-  host::group group(2);
-  std::vector<int> failed(2), wrong(2, 1);
-  group.run([&](int rank) {
-    rank_lanes lanes({.rank = rank}, {}, &group.board());
-    stager rows_between(group.communicator(rank));
-    auto const step = [&](bool fails, int round) {
-      round_data data(round_bytes(rank, 2, round, round, many_rows, 256));
-      lanes.run(lane::compute, {mlp, pass::forward, lane::compute, 0, 0}, [&] {
-        if (fails && rank == 1) throw std::runtime_error("lost its way");
-      });
-      for (int i = 0; i < 3; ++i)
-        lanes.run(lane::comm, dispatch_op, [&] {
-          rows_between.all_to_all(data.send.data(), data.send_rows.data(), data.receive.data(),
-                                  data.receive_rows.data(), 256);
-        });
-      lanes.drain();
-      return data.receive.to_host() != data.expected;
-    };
-    auto const here = static_cast<std::size_t>(rank);
-    wrong[here] = step(false, 0);
-    try {
-      step(true, 1);
-    } catch (host::step_error const& problem) {
-      failed[here] = problem.rank == 1 && problem.op.phase == mlp;
-    }
-    group.reset();
-    wrong[here] += step(false, 2);
-  });
-  CHECK(failed == std::vector<int>{1, 1});
-  CHECK(wrong == std::vector<int>{0, 0});
+TEST_CASE("a step with staged rows that fails on one rank ends on both, and the next one runs", "[gpu]") {
+  CHECK(ends_together_and_goes_on<stager>());
 }

@@ -31,20 +31,23 @@ public:
     raised_.notify_all();
   }
 
+  bool has_come(std::size_t which, std::uint64_t at_least) const noexcept {
+    return counts_[which].value.load() >= at_least;
+  }
+
   /// Returns when the count is at least that, after `deadline`, or soon after `over()` says that nobody will come.
   template <class Over>
   outcome wait(std::size_t which, std::uint64_t at_least, std::chrono::milliseconds deadline,
                Over const& over) {
-    auto const has_come = [&] { return counts_[which].value.load() >= at_least; };
     for (int look = 0; look < 2000; ++look) {
-      if (has_come()) return outcome::came;
+      if (has_come(which, at_least)) return outcome::came;
       if (look > 500) std::this_thread::yield();
     }
     auto const end = std::chrono::steady_clock::now() + deadline;
     sleepers_.fetch_add(1);
     std::unique_lock lock(mutex_);
     auto found = outcome::came;
-    while (!has_come()) {
+    while (!has_come(which, at_least)) {
       if (over()) {
         found = outcome::given_up;
         break;

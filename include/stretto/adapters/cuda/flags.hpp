@@ -16,33 +16,13 @@ namespace stretto {
 inline namespace v0 {
 namespace cuda {
 
-/// Whether what is issued on the stream becomes part of a graph.
-inline bool is_capturing(cudaStream_t on) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(on, &status), "cudaStreamIsCapturing");
-  return status == cudaStreamCaptureStatusActive;
-}
-
-/// As long as it lives, this thread may allocate while it captures.
-class allocating_in_capture {
-public:
-  allocating_in_capture() {
-    check(cudaThreadExchangeStreamCaptureMode(&mode_), "cudaThreadExchangeStreamCaptureMode");
-  }
-  ~allocating_in_capture() { static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode_)); }
-  allocating_in_capture(allocating_in_capture const&) = delete;
-  allocating_in_capture& operator=(allocating_in_capture const&) = delete;
-
-private:
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-};
-
 /// Writes of flags and waits for flags, in this order on one stream by one call of the driver. A flag is a 32-bit word that
 /// the stream's GPU reaches. Unlike an event, a wait may be issued before the write that ends it, so streams of several
-/// threads, and graphs that were captured apart, can wait for each other; and nothing but a write ends it.
+/// threads and of several GPUs can wait for each other; and nothing but a write ends it.
 ///
-/// On one GPU a wait may keep what another stream has issued later from running where the two share a hardware queue: more
-/// queues help, `CUDA_DEVICE_MAX_CONNECTIONS`.
+/// On one GPU a wait may keep what another stream has issued later from running, where the two share a hardware queue:
+/// more queues help, `CUDA_DEVICE_MAX_CONNECTIONS`. Two graphs on one GPU that wait for each other stay stuck all the same
+/// (measured); capture them into one, where events serve.
 class flag_ops {
 public:
   /// What the stream did before is seen by whoever sees the value.

@@ -75,6 +75,13 @@ inline double microseconds_between(time_mark& from, time_mark& to) {
   return 1e3 * static_cast<double>(milliseconds);
 }
 
+/// Whether what is issued on a stream goes into a graph. It may be the legacy default stream.
+inline bool is_capturing(cudaStream_t on) {
+  auto status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(on, &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
+}
+
 /// Host memory that copy engines reach without help. It grows, never shrinks, and loses what it held when it grows.
 class pinned_buffer {
 public:

@@ -2,12 +2,14 @@
 
 #include <stretto/adapter.hpp>
 #include <stretto/adapters/cuda/call_counts.hpp>
-#include <stretto/adapters/cuda/flag_room.hpp>
+#include <stretto/adapters/cuda/capture.hpp>
+#include <stretto/adapters/cuda/exchange_options.hpp>
 #include <stretto/adapters/cuda/follow.hpp>
 #include <stretto/adapters/cuda/handles.hpp>
 #include <stretto/adapters/cuda/reach.hpp>
 #include <stretto/adapters/cuda/staged_exchange.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +34,7 @@ struct push_call {
   std::vector<std::size_t> blocks; ///< in what it sends, where that for each rank begins
   edge ready; ///< behind it `receive` may be written
   edge done; ///< behind it all that it sends has arrived
-  bool capturing = false;
+  unsigned long long capture = 0; ///< that the call is part of
 
   std::size_t from(std::size_t rank) const { return places[rank + 1] - places[rank]; }
   std::size_t to(std::size_t rank) const { return blocks[rank + 1] - blocks[rank]; }
@@ -40,9 +42,7 @@ struct push_call {
 
 /// What the ranks of one `peer_exchange` share, and own together.
 struct push_room {
-  enum kind : std::size_t { ready, done, kinds };
-
-  explicit push_room(std::size_t ranks) : posted(ranks), issued(ranks), flags(ranks, kinds) {
+  explicit push_room(std::size_t ranks) : posted(ranks), issued(ranks) {
     for (auto& turn : calls) {
       turn = std::vector<push_call>(ranks);
       for (auto& each : turn) each.places.resize(ranks + 1), each.blocks.resize(ranks + 1);
@@ -52,7 +52,8 @@ struct push_room {
   call_counts posted, issued;
   /// In turn: who posts a call has seen every rank post the one before, and so done with the one before that.
   std::vector<push_call> calls[2];
-  flag_room flags;
+  /// A call was given up since the ranks were last in order.
+  std::atomic<bool> is_broken{false};
 };
 
 } // namespace detail
@@ -64,9 +65,7 @@ struct push_room {
 /// A call only issues: it reads and writes behind what the current stream (`Current`) has done, and what that stream does
 /// next runs behind the call. Host threads meet in every call, to tell where rows go. One stream at a time may be in use.
 ///
-/// In a capture (every rank captures) the streams synchronise by flags, which each replay leaves as it found them: all
-/// ranks replay the same calls in the same order. `meet` before a replay brings the deadline and mends what a failed step
-/// has left; the exchange outlives the graphs.
+/// Calls with fixed rows may be part of a graph if the streams of all ranks are part of one capture.
 ///
 /// Where a GPU does not reach the memory of another, rows go through host memory instead, as in `staged_exchange`, and one
 /// line on stderr says so; `pushes` tells it to programs.
@@ -114,7 +113,7 @@ public:
   void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows,
                   std::size_t row_bytes) {
     if (staged_) return staged_->all_to_all(send, send_rows, receive, receive_rows, row_bytes);
-    if (room_->flags.is_broken()) mend();
+    if (room_->is_broken) mend();
     try {
       auto& calls = room_->calls[++calls_ % 2];
       place(send_rows, row_bytes, calls[me_].blocks);
@@ -122,32 +121,22 @@ public:
       calls[me_].receive = static_cast<std::byte*>(receive);
       issue(static_cast<std::byte const*>(send), calls);
     } catch (...) {
-      room_->flags.set_broken(true);
+      room_->is_broken = true;
       throw;
     }
   }
 
-  /// Collective on the host, before a replay of captured calls.
-  void meet() {
-    if (staged_) return staged_->meet();
-    if (room_->flags.is_broken()) return mend();
-    wait_for_all();
-  }
-
 private:
-  using kind = detail::push_room::kind;
   using calls_of_ranks = std::vector<detail::push_call>;
 
   void issue(std::byte const* out, calls_of_ranks& calls) {
     auto& mine = calls[me_];
     cudaStream_t const here = current_.current();
-    mine.capturing = is_capturing(here);
-    auto& begun = mine.capturing ? captured_ : mine.ready;
-    begun.record(here);
-    if (!mine.capturing) mine.done.made();
+    mine.capture = detail::capture_of(here);
+    mine.ready.record(here);
     std::size_t const own = mine.to(me_);
     if (own > 0) {
-      begun.wait(beside_.get());
+      mine.ready.wait(beside_.get());
       copy(mine.receive + mine.places[me_], out + mine.blocks[me_], own, beside_.get());
       own_copied_.record(beside_.get());
     }
@@ -156,22 +145,10 @@ private:
       await(room_->posted, other);
       require_fit(mine, calls[other], other);
     }
-    if (mine.capturing) {
-      room_->flags.watch(options_.failed);
-      push_by_flags(out, calls, here);
-    } else {
-      push_by_events(out, calls, here);
-    }
-    if (own > 0) own_copied_.wait(here);
-  }
-
-  /// Events of other threads, which stand for what is issued already: no stream can get stuck.
-  void push_by_events(std::byte const* out, calls_of_ranks& calls, cudaStream_t here) {
-    auto& mine = calls[me_];
     for (std::size_t const to : others_) {
       if (mine.to(to) == 0) continue;
       calls[to].ready.wait(here);
-      push(out, mine, calls[to], to, here);
+      copy(calls[to].receive + calls[to].places[me_], out + mine.blocks[to], mine.to(to), here);
     }
     mine.done.record(here);
     room_->issued.set(me_, calls_);
@@ -180,28 +157,9 @@ private:
       await(room_->issued, from);
       calls[from].done.wait(here);
     }
+    if (own > 0) own_copied_.wait(here);
   }
 
-  void push_by_flags(std::byte const* out, calls_of_ranks& calls, cudaStream_t here) {
-    auto const& mine = calls[me_];
-    auto const& flags = room_->flags;
-    for (std::size_t const from : others_)
-      if (mine.from(from) > 0) ops_.write(flags.at(from, me_, kind::ready), 1);
-    for (std::size_t const to : others_) {
-      if (mine.to(to) == 0) continue;
-      ops_.take(flags.at(me_, to, kind::ready)).issue(here);
-      push(out, mine, calls[to], to, here);
-      ops_.write(flags.at(to, me_, kind::done), 1);
-    }
-    for (std::size_t const from : others_)
-      if (mine.from(from) > 0) ops_.take(flags.at(me_, from, kind::done));
-    ops_.issue(here);
-  }
-
-  void push(std::byte const* out, detail::push_call const& mine, detail::push_call const& theirs,
-            std::size_t to, cudaStream_t on) {
-    copy(theirs.receive + theirs.places[me_], out + mine.blocks[to], mine.to(to), on);
-  }
   static void copy(void* to, void const* from, std::size_t bytes, cudaStream_t on) {
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, on), "cudaMemcpyAsync");
   }
@@ -214,10 +172,10 @@ private:
   }
 
   void require_fit(detail::push_call const& mine, detail::push_call const& theirs, std::size_t other) const {
-    if (mine.capturing != theirs.capturing)
-      throw std::logic_error("peer_exchange: rank " + std::to_string(mine.capturing ? me_ : other) +
-                             " captures a call that rank " + std::to_string(mine.capturing ? other : me_) +
-                             " runs at once; all ranks capture or none");
+    if (mine.capture != theirs.capture)
+      throw std::logic_error("peer_exchange: rank " + std::to_string(me_) + " and rank " +
+                             std::to_string(other) +
+                             " are not in the same capture; capture the streams of all ranks together");
     require_same(other, theirs.to(me_), me_, mine.from(other));
     require_same(me_, mine.to(other), other, theirs.from(me_));
   }
@@ -229,14 +187,18 @@ private:
   }
 
   void await(detail::call_counts& counts, std::size_t rank) {
+    if (counts.has_come(rank, calls_)) return;
     auto const begun = std::chrono::steady_clock::now();
     // Whoever failed in a call has a moment to say so itself: the first report is the one that counts.
     auto const over = [&] {
       if (options_.failed && options_.failed()) return true;
       auto const waited = std::chrono::steady_clock::now() - begun;
-      return room_->flags.is_broken() && (!options_.failed || waited > std::chrono::milliseconds(200));
+      return room_->is_broken && (!options_.failed || waited > std::chrono::milliseconds(200));
     };
-    auto const found = counts.wait(rank, calls_, options_.deadline, over);
+    auto const found = [&] {
+      detail::waiting_for_ranks const here_too(options_);
+      return counts.wait(rank, calls_, options_.deadline, over);
+    }();
     if (found == detail::outcome::came) return;
     std::string const call = "call " + std::to_string(calls_) + " of a peer_exchange";
     if (found == detail::outcome::given_up)
@@ -247,14 +209,14 @@ private:
 
   void wait_for_all() { ranks_.exchange_counts(ones_.data(), scratch_.data()); }
 
-  /// Collective: a call or a replay was given up, and the streams of every rank have run dry since.
+  /// Collective: a call was given up, and the streams of every rank have run dry since.
   void mend() {
+    detail::waiting_for_ranks const here_too(options_);
     wait_for_all();
     calls_ = 0;
     room_->posted.set(me_, 0);
     room_->issued.set(me_, 0);
-    room_->flags.set_back(me_);
-    if (me_ == 0) room_->flags.set_broken(false);
+    if (me_ == 0) room_->is_broken = false;
     wait_for_all();
   }
 
@@ -266,8 +228,7 @@ private:
   std::shared_ptr<detail::push_room> room_;
   std::uint64_t calls_ = 0;
   std::vector<std::size_t> others_;
-  flag_ops ops_;
-  edge captured_, own_copied_;
+  edge own_copied_;
   std::optional<staged_exchange<Ranks, Current>> staged_;
   // Last, so that nothing runs on it any more when the rest goes.
   stream beside_{urgency::high};

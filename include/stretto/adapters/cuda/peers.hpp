@@ -1,7 +1,6 @@
 #pragma once
 
 #include <stretto/adapter.hpp>
-#include <stretto/adapters/cuda/flags.hpp>
 #include <stretto/adapters/cuda/follow.hpp>
 #include <stretto/adapters/cuda/handles.hpp>
 
