@@ -71,6 +71,7 @@ public:
   using reads = st::values<choice_rows, experts_chosen>;
   using writes = st::values<arrived, way<Comm>>;
   using saves = st::values<>;
+  using communicator = Comm;
 
   explicit Dispatch(Comm& comm) : comm_(&comm) {}
 

@@ -25,8 +25,9 @@ constexpr int chain_of_root(block_facts const& f, chain_facts const& chain, int 
 
 /// Marks the storage that leaf `r` reads.
 constexpr void read_leaf(cell_access& a, block_facts const& f, chain_facts const& chain, int r) {
-  a.reads |= f.leaf_root[r] >= 0 ? cells::root(f.leaf_root[r])
-                                 : cells::chain_value(chain.find(f.input[f.leaf_input[r]]));
+  int const s = f.storage_leaf(r);
+  a.reads |= f.leaf_root[s] >= 0 ? cells::root(f.leaf_root[s])
+                                 : cells::chain_value(chain.find(f.input[f.leaf_input[s]]));
 }
 
 /// Where backward is autograd's, it touches the handles of the roots, which the lane of the forward gives back, and what I
@@ -41,21 +42,30 @@ constexpr bool is_autograds(block_facts const& f, int node) {
 constexpr void tie_passes(cell_access& a, block_facts const& f, chain_facts const& chain, int node) {
   a.keeps_lane = is_autograds(f, node);
   for (int p = 0; p < f.phases; ++p) {
-    if (f.node_of[p] != node) continue;
-    a.keeps_lane |= f.in_flight[p] > 0;
+    if (f.node_of[p] != node || f.in_flight[p] == 0) continue;
+    a.keeps_lane = true;
     // A model with more limits than there is room for is refused; see chain_facts.
-    if (chain.find_limited(f.limited[p]) < 0) continue;
-    if (f.in_flight[p] == 0 || (a.in_flight > 0 && a.in_flight <= f.in_flight[p])) continue;
-    a.in_flight = f.in_flight[p];
-    a.in_flight_of = static_cast<unsigned char>(chain.find_limited(f.limited[p]));
+    int const k = chain.find_limited(f.limited[p]);
+    if (k < 0) continue;
+    ++a.takes[k];
+    if (a.in_flight[k] == 0 || a.in_flight[k] > f.in_flight[p]) a.in_flight[k] = static_cast<short>(f.in_flight[p]);
   }
 }
 
 constexpr cell_access forward_access(block_facts const& f, chain_facts const& chain, int node) {
   cell_access a;
   tie_passes(a, f, chain, node);
-  for (int r = 0; r < f.leaves; ++r)
-    if (reads_from_outside(f, r, node)) read_leaf(a, f, chain, r);
+  cell_access aliased;
+  for (int r = 0; r < f.leaves; ++r) {
+    if (!reads_from_outside(f, r, node)) continue;
+    int const v = f.leaf_root[r];
+    bool const is_alias = v >= 0 && f.root_alias[v] >= 0;
+    read_leaf(is_alias ? aliased : a, f, chain, r);
+    // An alias is no storage: that its writer has run shows in what that keeps.
+    if (is_alias) a.reads |= cells::context(f.node_of[f.root_writer[v]]);
+  }
+  a.aliases = aliased.reads & ~a.reads & cells::chain_values;
+  a.reads |= aliased.reads;
   for (int i = 0; i < f.inputs; ++i)
     if (carries(f, i, node)) {
       a.carries |= cells::chain_value(chain.find(f.input[i]));
@@ -66,6 +76,8 @@ constexpr cell_access forward_access(block_facts const& f, chain_facts const& ch
     if (f.node_of[f.root_writer[v]] != node) continue;
     if (int const c = chain_of_root(f, chain, v); c >= 0)
       a.next_writes |= cells::chain_value(c) | cells::boundary_forward;
+    else if (f.root_alias[v] >= 0)
+      a.aliases |= cells::root(v);
     else
       a.writes |= cells::root(v);
     if (f.root_is_objective[v]) a.next_writes |= cells::boundary_forward;
@@ -85,7 +97,9 @@ constexpr void read_saved(cell_access& a, block_facts const& f, chain_facts cons
   for (int v = 0; v < f.roots; ++v) {
     if (f.node_of[f.root_writer[v]] != node) continue;
     if (f.root_is_metadata[v] ? weight_only : !f.root_is_saved[v]) continue;
-    if (int const c = chain_of_root(f, chain, v); c >= 0)
+    if (f.root_alias[v] >= 0)
+      read_leaf(a, f, chain, f.root_alias[v]);
+    else if (int const c = chain_of_root(f, chain, v); c >= 0)
       a.next_reads |= cells::chain_value(c);
     else
       a.reads |= cells::root(v);
@@ -194,10 +208,10 @@ constexpr cell_access message_access(chain_facts const& chain, bool gradient, bo
   return a;
 }
 
-/// A backward pass where the chain values `arrived` came in from another rank. The layers that read such a value take it
-/// over: its storage belongs to what they keep, and the place where it came in is free for the next one.
-constexpr cell_access taken_over(cell_access a, cell_set arrived) {
-  a.reads &= ~arrived;
+/// A pass where the chain values `arrived` came in from another rank. The layers that read such a value take it over: its
+/// storage belongs to what they keep, under this or another name, and the place where it came in is free for the next one.
+constexpr cell_access taken_over(cell_access a, cell_set arrived, bool forward) {
+  a.reads &= ~(forward ? arrived & a.aliases : arrived);
   return a;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <stretto/dataflow.hpp>
+#include <stretto/block_builder.hpp>
 #include <stretto/items.hpp>
 
 #include <concepts>
@@ -12,106 +12,6 @@ namespace stretto {
 inline namespace v0 {
 
 namespace detail {
-
-struct block_builder {
-  block_facts f{};
-  bool cut_before = false;
-
-  template <class V, class Item> constexpr void read() {
-    type_id const id = id_of<V>();
-    int const p = f.phases;
-    if (f.leaves == max_reads) {
-      f.too_large = true;
-      return;
-    }
-    int const r = f.leaves++;
-    f.leaf_phase[r] = p;
-    f.leaf_root[r] = f.find_root(id);
-    f.leaf_input[r] = -1;
-    f.leaf_is_saved[r] = saves<Item, V>();
-    if (int const v = f.leaf_root[r]; v >= 0) {
-      f.root_is_output[v] = false;
-      f.leaf_inside_node[r] = f.node_of[f.root_writer[v]] == f.node_of[p];
-      return;
-    }
-    int i = 0;
-    while (i < f.inputs && f.input[i] != id) ++i;
-    if (i == max_carried) {
-      f.too_large = true;
-      return;
-    }
-    if (i == f.inputs) {
-      ++f.inputs;
-      f.input[i] = id;
-      f.input_name[i] = name_of_type<V>();
-      f.input_node[i] = f.node_of[p];
-      f.input_is_metadata[i] = std::derived_from<V, metadata>;
-    } else if (f.input_node[i] != f.node_of[p]) {
-      f.input_of_two_nodes = i;
-      f.input_read_again_by = p;
-    }
-    f.leaf_input[r] = i;
-  }
-
-  template <class V, class Item> constexpr void write() {
-    type_id const id = id_of<V>();
-    if (int const v = f.find_root(id); v >= 0) f.written_twice = v, f.written_again_by = f.phases;
-    if (f.roots == max_values) {
-      f.too_large = true;
-      return;
-    }
-    int const v = f.roots++;
-    f.root[v] = id;
-    f.root_name[v] = name_of_type<V>();
-    f.root_writer[v] = f.phases;
-    f.root_is_saved[v] = saves<Item, V>();
-    f.root_is_metadata[v] = std::derived_from<V, metadata>;
-    f.root_is_objective[v] = std::derived_from<V, objective>;
-    f.root_is_output[v] = !f.root_is_metadata[v] && !f.root_is_objective[v];
-  }
-
-  template <class Item, class... R> constexpr void read_all(values<R...>) { (read<R, Item>(), ...); }
-  template <class Item, class... W> constexpr void write_all(values<W...>) { (write<W, Item>(), ...); }
-  /// A phase that does not say what it saves is taken to save everything.
-  template <class Item, class V> static constexpr bool saves() {
-    if constexpr (requires { typename Item::saves; })
-      return []<class... S>(values<S...>) { return (std::same_as<S, V> || ...); }(typename Item::saves{});
-    else
-      return true;
-  }
-
-  template <class Item> constexpr void add() {
-    if constexpr (std::same_as<Item, Detach>) {
-      cut_before = f.phases > 0;
-    } else {
-      if (f.phases == max_phases) {
-        f.too_large = true;
-        return;
-      }
-      int const p = f.phases;
-      if (p == 0)
-        f.nodes = 1;
-      else if (cut_before)
-        ++f.nodes;
-      cut_before = false;
-      using members = has_named_members<Item>;
-      f.kind[p] = Item::kind;
-      f.node_of[p] = f.nodes - 1;
-      f.has_weights[p] = Item::has_weights;
-      f.has_forward[p] = members::forward;
-      f.has_explicit_backward[p] = members::backward || members::backward_input;
-      f.has_backward_weight[p] = members::backward_weight;
-      f.phase_name[p] = name_of_type<Item>();
-      if constexpr (requires { Item::in_flight; }) {
-        f.in_flight[p] = Item::in_flight > 0 ? static_cast<int>(Item::in_flight) : 0;
-        f.limited[p] = id_of<Item>();
-      }
-      read_all<Item>(typename Item::reads{});
-      write_all<Item>(typename Item::writes{});
-      ++f.phases;
-    }
-  }
-};
 
 template <class Phase> struct phase_holder {
   Phase phase;
@@ -262,13 +162,14 @@ namespace detail {
 
 /// Whether layers of a block type meet others in pairs: they communicate, or they hand on what they get. An embedding or a
 /// head does neither; it has nothing to hide and would only shift the others.
-template <class Model, int K> constexpr bool meets_in_pairs() {
-  constexpr block_facts const& f = dataflow_of<typename Model::template block<K>>::value;
-  constexpr chain_facts const& chain = chain_of<Model>::value;
+constexpr bool meets_in_pairs(block_facts const& f, chain_facts const& chain) {
   bool communicates = false, gives = false;
   for (int p = 0; p < f.phases; ++p) communicates |= f.kind[p] == dispatch || f.kind[p] == combine;
   for (int v = 0; v < f.roots; ++v) gives |= f.root_is_output[v] && chain.find(f.root[v]) >= 0;
   return communicates || chain.count == 0 || (gives && f.inputs > 0);
+}
+template <class Model, int K> constexpr bool meets_in_pairs() {
+  return meets_in_pairs(dataflow_of<typename Model::template block<K>>::value, chain_of<Model>::value);
 }
 template <class Model, int... K> constexpr bool meet_in_pairs_at(int type, std::integer_sequence<int, K...>) {
   return ((type == K && meets_in_pairs<Model, K>()) || ...);

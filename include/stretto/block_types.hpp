@@ -2,6 +2,7 @@
 
 #include <stretto/block.hpp>
 #include <stretto/error.hpp>
+#include <stretto/program.hpp>
 
 /// From the numbers in the dataflow of a block back to the types that the user wrote.
 namespace stretto {
@@ -37,16 +38,16 @@ using node_phase = typename phase_at<dataflow_of<B>::value.first_phase_of(Node),
 
 /// The noun for a cell of a group that belongs to a layer of block type `B` (`void`: the layer behind).
 template <class B, int Cell> constexpr auto cell_noun() {
-  if constexpr (Cell < 8 || Cell == 46 || Cell == 47 || std::same_as<B, void>) {
+  if constexpr (Cell < cells::first_root || cells::is_boundary(Cell) || std::same_as<B, void>) {
     return std::type_identity<error::the_handover_between_layers>{};
-  } else if constexpr (Cell < 24) {
-    return std::type_identity<error::the_value<root_type<B, Cell - 8>>>{};
-  } else if constexpr (Cell < 46) {
-    return std::type_identity<error::the_gradient_of<typename leaf_type<B, Cell - 24>::type>>{};
-  } else if constexpr (Cell < 56) {
-    return std::type_identity<error::what_forward_keeps_for_backward_of<node_phase<B, Cell - 48>>>{};
+  } else if constexpr (cells::is_root(Cell)) {
+    return std::type_identity<error::the_value<root_type<B, Cell - cells::first_root>>>{};
+  } else if constexpr (cells::is_leaf_gradient(Cell)) {
+    return std::type_identity<error::the_gradient_of<typename leaf_type<B, Cell - cells::first_leaf_gradient>::type>>{};
+  } else if constexpr (cells::is_context(Cell)) {
+    return std::type_identity<error::what_forward_keeps_for_backward_of<node_phase<B, Cell - cells::first_context>>>{};
   } else {
-    return std::type_identity<error::what_backward_input_keeps_for_weight_of<node_phase<B, Cell - 56>>>{};
+    return std::type_identity<error::what_backward_input_keeps_for_weight_of<node_phase<B, Cell - cells::first_pending>>>{};
   }
 }
 

@@ -9,8 +9,8 @@ namespace stretto {
 inline namespace v0 {
 
 /// The first thing that is wrong. `at` and `other` are rows of the table (-1: none), `cell` the cell they meet in, counted
-/// from the start of its group. For faults that come before there is a table, `at` and `other` are phases of block
-/// `block`, or `cell` the number of a root, a leaf or a pass.
+/// from the start of its group; where too many are in flight it is the number of the limit in the model. For faults that come
+/// before there is a table, `at` and `other` are phases of block `block`, or `cell` the number of a root, a leaf or a pass.
 struct diagnosis {
   fault what = fault::none;
   int at = -1;
@@ -34,14 +34,14 @@ constexpr diagnosis check_table(op const* ops, int count, int groups, int layers
   detail::hazards hazards(ops, groups, layers);
   detail::clocks clocks(ops, count);
   auto const cell_of = [groups](long long cell) {
-    return cell < groups * 64LL ? static_cast<int>(cell % 64) : cells::parameter_gradients;
+    return cell < groups * 1LL * cells::count ? static_cast<int>(cell % cells::count) : cells::parameter_gradients;
   };
   int in_flight[max_limited] = {};
   if (count > 0 && ops[0].is_port())
     for (int i = 0; i < count; ++i)
-      if (ops[i].touches.in_flight > 0 && !ops[i].is_forward()) ++in_flight[ops[i].touches.in_flight_of];
-  detail::scratch<int> last_weights(layers * 8LL);
-  for (int i = 0; i < layers * 8; ++i) last_weights.data[i] = -1;
+      for (int k = 0; k < max_limited && !ops[i].is_forward(); ++k) in_flight[k] += ops[i].touches.takes[k];
+  detail::scratch<int> last_weights(layers * 1LL * max_phases);
+  for (int i = 0; i < layers * max_phases; ++i) last_weights.data[i] = -1;
   for (int i = 0; i < count; ++i) {
     op const& o = ops[i];
     clocks.enter(i);
@@ -60,13 +60,13 @@ constexpr diagnosis check_table(op const* ops, int count, int groups, int layers
         return {fault::race, i, need.latest[l], cell_of(need.cell[l])};
     if (int const f = o.touches.keeps_lane && !o.is_forward() ? hazards.forward_of(o) : -1; f >= 0 && leaves_lane(ops[f], o))
       return {fault::backward_leaves_lane, i, f};
-    if (o.touches.in_flight > 0) {
-      int& now = in_flight[o.touches.in_flight_of];
-      now += o.is_forward() ? 1 : -1;
-      if (now > o.touches.in_flight) return {fault::too_many_in_flight, i};
+    for (int k = 0; k < max_limited; ++k) {
+      if (o.touches.takes[k] == 0) continue;
+      in_flight[k] += o.is_forward() ? o.touches.takes[k] : -o.touches.takes[k];
+      if (in_flight[k] > o.touches.in_flight[k]) return {fault::too_many_in_flight, i, -1, k};
     }
     if (o.touches.accumulates) {
-      int& last = last_weights.data[o.layer * 8 + o.node];
+      int& last = last_weights.data[o.layer * max_phases + o.node];
       if (o.microbatch < last) return {fault::weight_order, i};
       last = o.microbatch;
     }
@@ -86,15 +86,15 @@ constexpr diagnosis check_passes(op const* ops, int count, int layers) {
   struct rows {
     int of[4] = {-1, -1, -1, -1};
   };
-  detail::scratch<rows> seen(layers * 8LL * microbatches);
+  detail::scratch<rows> seen(layers * 1LL * max_phases * microbatches);
   for (int i = 0; i < count; ++i) {
     op const& o = ops[i];
     if (o.is_message() || o.is_port()) continue;
-    int& row = seen.data[(o.layer * 8LL + o.node) * microbatches + o.microbatch].of[static_cast<int>(o.what)];
+    int& row = seen.data[(o.layer * 1LL * max_phases + o.node) * microbatches + o.microbatch].of[static_cast<int>(o.what)];
     if (row >= 0) return {fault::doubled_node, i, row};
     row = i;
   }
-  for (long long k = 0; k < layers * 8LL * microbatches; ++k) {
+  for (long long k = 0; k < layers * 1LL * max_phases * microbatches; ++k) {
     auto const [f, b, i, w] = seen.data[k].of;
     int const any = f >= 0 ? f : b >= 0 ? b : i >= 0 ? i : w;
     if (any < 0) continue;
@@ -115,6 +115,8 @@ constexpr diagnosis check_block(block_facts const& f, int block) {
   for (int r = 0; r < f.leaves; ++r)
     if (f.leaf_root[r] >= 0 && f.root_is_objective[f.leaf_root[r]])
       return {fault::objective_read, f.leaf_phase[r], -1, f.leaf_root[r], block};
+  for (int v = 0; v < f.roots; ++v)
+    if (f.root_alias[v] >= 0 && f.root_is_output[v]) return {fault::aliased_wrongly, f.root_writer[v], -1, v, block};
   if (f.carried_wrongly >= 0) return {fault::carried_wrongly, -1, -1, f.carried_wrongly, block};
   return {};
 }

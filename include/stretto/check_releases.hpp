@@ -2,40 +2,51 @@
 
 #include <stretto/releases.hpp>
 
-#include <algorithm>
 #include <bit>
+#include <utility>
 #include <vector>
 
 namespace stretto {
 inline namespace v0 {
 
-/// Whether storage goes back in time: on the lane that wrote it, behind every row that touches it, and with no reader to
-/// come. What came in a message has no such lane. In a diagnosis `at` is the row that goes wrong: the one behind which a
-/// cell is given back, or a reader that comes later.
-inline diagnosis check_releases(op const* ops, int count, int groups, int layers, std::vector<release> releases) {
-  std::sort(releases.begin(), releases.end(), [](release const& a, release const& b) { return a.row < b.row; });
+/// Whether storage goes back in time: on the lane that wrote it, behind every row that touches it, with no reader to come,
+/// and under the name that it was written by. What came in a message has no such lane. In a diagnosis `at` is the row that
+/// goes wrong: the one behind which a cell is given back, or a reader that comes later.
+inline diagnosis check_releases(op const* ops, int count, int groups, int layers, std::vector<release> const& releases) {
   // A release is a row of its own, which clears the cell.
   std::vector<op> rows;
-  std::vector<int> row_of, place(static_cast<unsigned>(count)), writer(static_cast<unsigned>(groups) * 64U, -1);
-  auto const write = [&writer](int group, cell_set set, int i) {
-    for (; set != 0; set &= set - 1) writer[static_cast<unsigned>(group * 64 + std::countr_zero(set))] = i;
+  std::vector<int> row_of, place(static_cast<unsigned>(count));
+  struct written {
+    int by = -1;
+    bool is_alias = false;
   };
-  auto next = releases.begin();
+  std::vector<written> writer(static_cast<unsigned>(groups * cells::count));
+  auto const at = [&writer](int group, int cell) -> written& { return writer[static_cast<unsigned>(group * cells::count + cell)]; };
+  auto const write = [&at](int group, cell_set set, int row, bool is_alias) {
+    for (; set != 0; set &= set - 1) at(group, std::countr_zero(set)) = {row, is_alias};
+  };
+  // By row: the first release behind it, and for each release the next one behind the same row.
+  std::vector<int> first(static_cast<unsigned>(count), -1), next(releases.size(), -1);
+  for (unsigned k = static_cast<unsigned>(releases.size()); k-- > 0;)
+    if (int const row = releases[k].row; row < count) next[k] = std::exchange(first[static_cast<unsigned>(row < 0 ? 0 : row)], static_cast<int>(k));
   for (int i = 0; i < count; ++i) {
     op o = ops[i];
-    write(o.group, o.touches.writes, i);
-    write(o.next_group, o.touches.next_writes, i);
+    write(o.group, o.touches.writes, i, false);
+    write(o.group, o.touches.aliases & ~cells::chain_values, i, true);
+    write(o.next_group, o.touches.next_writes, i, false);
     for (int& w : o.wait)
       if (w >= 0 && w < i) w = place[static_cast<unsigned>(w)];
     rows.push_back(o);
     row_of.push_back(i);
-    for (; next != releases.end() && next->row <= i; ++next) {
-      int const owner = writer[static_cast<unsigned>(next->group * 64 + next->cell)];
-      if (owner >= 0 && !is_receive(ops[owner].on) && ops[owner].on != o.on) return {fault::race, i, owner, next->cell};
+    for (int k = first[static_cast<unsigned>(i)]; k >= 0; k = next[static_cast<unsigned>(k)]) {
+      release const& one = releases[static_cast<unsigned>(k)];
+      auto const [owner, is_alias] = at(one.group, one.cell);
+      if (is_alias) return {fault::read_after_release, i, owner, one.cell};
+      if (owner >= 0 && !is_receive(ops[owner].on) && ops[owner].on != o.on) return {fault::race, i, owner, one.cell};
       op gives_back;
       gives_back.on = o.on;
-      gives_back.group = gives_back.next_group = next->group;
-      gives_back.touches.clears = cells::one(next->cell);
+      gives_back.group = gives_back.next_group = one.group;
+      gives_back.touches.clears = cells::one(one.cell);
       rows.push_back(gives_back);
       row_of.push_back(i);
     }

@@ -1,17 +1,12 @@
 #pragma once
 
 #include <stretto/detail/type_name.hpp>
+#include <stretto/limits.hpp>
 #include <stretto/phase.hpp>
 
 /// The dataflow of blocks and models as plain values, for every algorithm that asks who reads and writes what.
 namespace stretto {
 inline namespace v0 {
-
-inline constexpr int max_phases = 8;    ///< phases, and nodes, of one block
-inline constexpr int max_values = 16;   ///< values written inside one block
-inline constexpr int max_reads = 22;    ///< (phase, value) reads of one block
-inline constexpr int max_carried = 4;   ///< values that cross from layer to layer
-inline constexpr int max_limited = 4;   ///< phase types of a model that limit the microbatches in flight
 
 /// The dataflow of one block. Values are numbered in the order in which they are written ("roots"); every (phase,
 /// value) read has a number of its own ("leaf"), so that the gradients of several readers stay apart until the writer
@@ -41,6 +36,8 @@ struct block_facts {
   bool root_is_objective[max_values] = {};
   bool root_is_saved[max_values] = {};   ///< the backward of its writer needs it
   bool root_is_output[max_values] = {};  ///< nothing in the block reads it after it was written: the next layer does
+  /// The leaf whose storage its writer hands on under this name; -1: it has storage of its own.
+  int root_alias[max_values] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
 
   int leaf_phase[max_reads] = {};
   int leaf_root[max_reads] = {};   ///< the root read, or -1 for an input of the block
@@ -86,9 +83,20 @@ struct block_facts {
       if (leaf_root[r] < 0 && input[leaf_input[r]] == id) return r;
     return -1;
   }
+  /// The leaf that reads the storage of leaf `r` under its first name: an input, or a root that is no alias.
+  constexpr int storage_leaf(int r) const {
+    while (leaf_root[r] >= 0 && root_alias[leaf_root[r]] >= 0) r = root_alias[leaf_root[r]];
+    return r;
+  }
   constexpr int first_phase_of(int node) const {
     for (int p = 0; p < phases; ++p)
       if (node_of[p] == node) return p;
+    return -1;
+  }
+  /// The phase of a node that is limited as `id` says; -1: none.
+  constexpr int find_limited(int node, detail::type_id id) const {
+    for (int p = 0; p < phases; ++p)
+      if (node_of[p] == node && in_flight[p] > 0 && limited[p] == id) return p;
     return -1;
   }
   constexpr bool node_has_weights(int node) const {

@@ -54,6 +54,8 @@ template <class Subject, class... Facts> struct block_twice { static_assert(neve
 template <class Subject, class... Facts> struct metadata_crosses { static_assert(never<Subject>, STRETTO_E35); };
 template <class Subject, class... Facts> struct backward_leaves_lane { static_assert(never<Subject>, STRETTO_E36); };
 template <class Subject, class... Facts> struct too_many_in_flight { static_assert(never<Subject>, STRETTO_E37); };
+template <class Subject, class... Facts> struct other_model { static_assert(never<Subject>, STRETTO_E62); };
+template <class Subject, class... Facts> struct aliased_wrongly { static_assert(never<Subject>, STRETTO_E39); };
 template <class Subject, class... Facts> struct size_out_of_range { static_assert(never<Subject>, STRETTO_E40); };
 template <class Subject, class... Facts> struct no_such_place { static_assert(never<Subject>, STRETTO_E45); };
 template <class Subject, class... Facts> struct missing { static_assert(never<Subject>, STRETTO_E46); };

@@ -4,6 +4,7 @@
 #include <stretto/slot.hpp>
 
 #include <stretto/body_code.hpp>
+#include <stretto/check_releases.hpp>
 #include <stretto/explain.hpp>
 #include <stretto/layers.hpp>
 #include <stretto/lower.hpp>
@@ -54,6 +55,18 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
     require_legal();
   }
 
+  /// Layers of another model stop the compiler here with one sentence.
+  template <class Other>
+  executor(S, backend<Tensors, Lanes, Peers> adapters, layer_list<Other>&, sizes wanted)
+      : executor(adapters, detail::some<layer_list<model>>(), plan_for(wanted), wanted.rank) {
+    static_assert(sizeof(error::other_model<S, model, Other>));
+  }
+  template <class Other>
+  executor(S, backend<Tensors, Lanes, Peers> adapters, layer_list<Other>&, plan const& all, int rank)
+      : executor(adapters, detail::some<layer_list<model>>(), all, rank) {
+    static_assert(sizeof(error::other_model<S, model, Other>));
+  }
+
   executor(unproved, S, backend<Tensors, Lanes, Peers> adapters, layer_list<model>& layers, sizes wanted)
       : executor(adapters, layers, plan_for(wanted), wanted.rank) {}
 
@@ -68,7 +81,7 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
     try {
       context c{tensors_, lanes_, peers_, body_events_.get(), release_begin_.data(), {}, {}};
       for (bound_issue const& one : issues_) run(one, c);
-      lanes_.drain();
+      drain();
       for (auto const* r = *c.releases; r != release_begin_.back(); ++r) (*r)(tensors_);
     } catch (...) {
       stop();
@@ -96,14 +109,18 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
     make_releases();
   }
 
-  void require_legal() const {
+  void require_legal() {
     using detail::member;
     // In sizeof, so that no code is made of it.
     static_assert(sizeof(detail::use_forward<model, Tensors>(detail::numbers_with<model, member::forward>{})) &&
                   sizeof(detail::use_backward<model, Tensors>(detail::numbers_with<model, member::backward>{})) &&
                   sizeof(detail::use_backward_input<model, Tensors>(detail::numbers_with<model, member::backward_input>{})) &&
                   sizeof(detail::use_backward_weight<model, Tensors>(detail::numbers_with<model, member::backward_weight>{})));
-    if (diagnosis const d = listed_.table.check()) throw std::invalid_argument(detail::explain<S>(d, listed_.table));
+    flat_table const& all = listed_.table;
+    diagnosis d = all.check();
+    if (!d) d = check_releases(all.ops.data(), static_cast<int>(all.ops.size()), all.groups, all.layers, planned_);
+    if (d) throw std::invalid_argument(detail::explain<S>(d, all));
+    planned_ = {};
   }
 
   static plan plan_for(sizes const& wanted) {
@@ -160,7 +177,7 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
 
   /// The releases of the table as pointers, by the number of the op after which they happen.
   void make_releases() {
-    std::vector<release> const all = plan_releases<S>(listed_.table, layout_, layers_);
+    std::vector<release> const& all = planned_ = plan_releases<S>(listed_.table, layout_, layers_);
     unsigned const rows = static_cast<unsigned>(listed_.table.ops.size());
     std::vector<std::size_t> begin;
     releases_.reserve(all.size());
@@ -175,10 +192,13 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
     for (std::size_t b : begin) release_begin_.push_back(releases_.data() + b);
   }
 
+  void drain() {
+    if constexpr (lane_adapter<Lanes>) lanes_.drain();  // Where it is missing, the backend says so.
+  }
   /// Nothing may still run when states are given back.
   void stop() noexcept {
     try {
-      lanes_.drain();
+      drain();
     } catch (...) {
       // The step has failed already, and says why.
     }
@@ -224,6 +244,7 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
   layer_list<model>& layers_;
   chain_layout layout_;
   issue_list listed_;
+  std::vector<release> planned_;
   state_store<model, Tensors> states_;
   std::vector<detail::give_back<tensor>> releases_;
   std::vector<detail::give_back<tensor> const*> release_begin_;
@@ -232,10 +253,10 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
   std::vector<bound_issue> issues_;
 };
 
-template <class S, class Type, class L, class Ph>
-executor(S, backend<Type, L, Ph>, layer_list<typename S::model>&, sizes) -> executor<S, Type, L, Ph>;
-template <class S, class Type, class L, class Ph>
-executor(S, backend<Type, L, Ph>, layer_list<typename S::model>&, plan const&, int) -> executor<S, Type, L, Ph>;
+template <class S, class Type, class L, class Ph, class Model>
+executor(S, backend<Type, L, Ph>, layer_list<Model>&, sizes) -> executor<S, Type, L, Ph>;
+template <class S, class Type, class L, class Ph, class Model>
+executor(S, backend<Type, L, Ph>, layer_list<Model>&, plan const&, int) -> executor<S, Type, L, Ph>;
 template <class S, class Type, class L, class Ph>
 executor(unproved, S, backend<Type, L, Ph>, layer_list<typename S::model>&, sizes) -> executor<S, Type, L, Ph>;
 

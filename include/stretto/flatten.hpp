@@ -99,8 +99,7 @@ public:
       cell_set const arrived = arrived_[static_cast<unsigned>(point)];
       if (forward)
         arrived_[static_cast<unsigned>(next)] |= arrived & o.touches.carries;
-      else
-        o.touches = taken_over(o.touches, arrived);
+      o.touches = taken_over(o.touches, arrived, forward);
       for (int& w : o.wait) w = -1;
       bool const begins = forward ? layout_.is_first_of_chunk(mine.layer) : layout_.is_last_of_chunk(mine.layer);
       for (int w : rows.ops[i].wait) {

@@ -63,7 +63,7 @@ template <class V> concept holds_something =
 template <class List> inline constexpr bool is_values = false;
 template <class... V> inline constexpr bool is_values<values<V...>> = true;
 
-/// The lists of a phase: what it reads, writes and saves.
+/// The lists of a phase: what it reads, writes, saves, and hands on under another name.
 template <class Ph, int Which> struct list_of {
   using type = values<>;
 };
@@ -77,6 +77,11 @@ template <class Ph>
   requires requires { typename Ph::saves; }
 struct list_of<Ph, 2> {
   using type = typename Ph::saves;
+};
+template <class Ph>
+  requires requires { typename Ph::aliases; }
+struct list_of<Ph, 3> {
+  using type = typename Ph::aliases;
 };
 
 /// What is wrong with an item of a block; for faults of a value the list where it stands and its place there.
@@ -102,16 +107,26 @@ template <class... S, class... R, class... W> constexpr int find_unlisted(values
   bool const listed[] = {is_one_of<S, R..., W...>..., true};
   return first_false(listed, sizeof...(S));
 }
+/// Aliases come in pairs of tensors: what is read, and what it is written as. The place of the first that is none, or -1.
+template <class... A, class... R, class... W> constexpr int find_misaliased(values<A...>, values<R...>, values<W...>) {
+  int const count = sizeof...(A);
+  bool const read[] = {is_one_of<A, R...>..., true}, written[] = {is_one_of<A, W...>..., true};
+  bool const plain[] = {(std::derived_from<A, value> && !std::derived_from<A, objective>)..., true};
+  for (int i = 0; i < count; ++i)
+    if (!plain[i] || !(i % 2 == 0 ? read : written)[i]) return i;
+  return count % 2 == 0 ? -1 : count - 1;
+}
 
-template <class Reads, class Writes, class Saves>
-constexpr item_finding check_phase(Reads reads, Writes writes, Saves saves) {
-  bool const lists[] = {is_values<Reads>, is_values<Writes>, is_values<Saves>};
-  if (int const list = first_false(lists, 3); list >= 0) return {fault::not_a_value, list};
-  if constexpr (is_values<Reads> && is_values<Writes> && is_values<Saves>) {
-    item_finding const found[] = {check_list(reads, 0), check_list(writes, 1), check_list(saves, 2)};
+template <class Reads, class Writes, class Saves, class Aliases>
+constexpr item_finding check_phase(Reads reads, Writes writes, Saves saves, Aliases aliases) {
+  bool const lists[] = {is_values<Reads>, is_values<Writes>, is_values<Saves>, is_values<Aliases>};
+  if (int const list = first_false(lists, 4); list >= 0) return {fault::not_a_value, list};
+  if constexpr (is_values<Reads> && is_values<Writes> && is_values<Saves> && is_values<Aliases>) {
+    item_finding const found[] = {check_list(reads, 0), check_list(writes, 1), check_list(saves, 2), check_list(aliases, 3)};
     for (item_finding const& one : found)
       if (one.what != fault::none) return one;
     if (int const at = find_unlisted(saves, reads, writes); at >= 0) return {fault::saves_unlisted, 2, at};
+    if (int const at = find_misaliased(aliases, reads, writes); at >= 0) return {fault::aliased_wrongly, 3, at};
   }
   return {};
 }
@@ -121,7 +136,8 @@ template <class Item> constexpr item_finding check_item() {
   else if constexpr (!phase_like<Item>)
     return {fault::not_a_phase};
   else
-    return check_phase(typename Item::reads{}, typename Item::writes{}, typename list_of<Item, 2>::type{});
+    return check_phase(typename Item::reads{}, typename Item::writes{}, typename list_of<Item, 2>::type{},
+                       typename list_of<Item, 3>::type{});
 }
 
 /// The place of the first type that stands in the list before; -1 if none does.
@@ -170,6 +186,9 @@ template <class Check, class... Items> struct items_verdict<fault::metadata_with
 };
 template <class Check, class... Items> struct items_verdict<fault::saves_unlisted, Check, Items...> {
   static_assert(sizeof(error::saves_unlisted<faulty_item<Check, Items...>, faulty_value<Check, Items...>>));
+};
+template <class Check, class... Items> struct items_verdict<fault::aliased_wrongly, Check, Items...> {
+  static_assert(sizeof(error::aliased_wrongly<faulty_item<Check, Items...>, faulty_value<Check, Items...>>));
 };
 template <class Check, class... Items> struct items_verdict<fault::phase_twice, Check, Items...> {
   static_assert(sizeof(error::phase_twice<faulty_item<Check, Items...>>));

@@ -37,12 +37,12 @@ struct needs {
 };
 
 /// Follows the cells through a table in issue order and says for each op what it must come after: the writer of what it
-/// reads, the writer and the readers of what it writes or gives back. Accumulator cells lie behind the groups, eight for
-/// each layer.
+/// reads, the writer and the readers of what it writes or gives back. Accumulator cells lie behind the groups, one for each
+/// node of each layer.
 class hazards {
  public:
   constexpr hazards(op const* ops, int groups, int layers)
-      : ops_(ops), accumulators_(groups * 64LL), state_(groups * 64LL + layers * 8LL), home_(groups * 4LL) {}
+      : ops_(ops), accumulators_(cells_in(groups)), state_(cells_in(groups) + layers * nodes), home_(groups * chains) {}
 
   constexpr needs before(int i) const {
     op const& o = ops_[i];
@@ -70,7 +70,7 @@ class hazards {
 
   /// The forward that filled what backward op `o` reads back; -1 if it ran before this table.
   constexpr int forward_of(op const& o) const {
-    int const writer = state_.data[o.group * 64LL + std::countr_zero(cells::context(o.node))].writer;
+    int const writer = state_.data[cells_in(o.group) + std::countr_zero(cells::context(o.node))].writer;
     return writer < 0 || ops_[writer].is_port() ? -1 : writer;
   }
 
@@ -78,7 +78,7 @@ class hazards {
     op const& o = ops_[i];
     for (cell_set m = o.touches.carries; m != 0; m &= m - 1) {
       int const chain = std::countr_zero(m);
-      home_.data[o.next_group * 4LL + chain] = home(o.group * 64LL + chain) + 1;
+      home_.data[o.next_group * chains + chain] = home(cells_in(o.group) + chain) + 1;
     }
     int const on = index_of(o.on);
     for (int side = 0; side < 2; ++side) {
@@ -99,22 +99,25 @@ class hazards {
   }
 
  private:
+  static constexpr long long nodes = max_phases, chains = max_carried;
+  static constexpr long long cells_in(int groups) { return groups * 1LL * cells::count; }
   struct access_side {
     long long base;
     cell_set reads, writes, clears;
   };
   static constexpr access_side side_of(op const& o, int side) {
     cell_access const& a = o.touches;
-    return side == 0 ? access_side{o.group * 64LL, a.reads, a.writes, a.clears}
-                     : access_side{o.next_group * 64LL, a.next_reads, a.next_writes, a.next_clears};
+    return side == 0 ? access_side{cells_in(o.group), a.reads, a.writes, a.clears}
+                     : access_side{cells_in(o.next_group), a.next_reads, a.next_writes, a.next_clears};
   }
-  /// Where a cell lies: a carried value (cells 0 to 3) still lies where it was written.
+  /// Where a cell lies: a carried value still lies where it was written.
   constexpr long long home(long long cell) const {
-    if ((cell & 60) != 0) return cell;
-    long long const behind = home_.data[cell / 64 * 4 + (cell & 3)];
+    int const in_group = static_cast<int>(cell % cells::count);
+    if (!cells::is_chain_value(in_group)) return cell;
+    long long const behind = home_.data[cell / cells::count * chains + in_group];
     return behind == 0 ? cell : behind - 1;
   }
-  constexpr long long accumulator_of(op const& o) const { return accumulators_ + o.layer * 8LL + o.node; }
+  constexpr long long accumulator_of(op const& o) const { return accumulators_ + o.layer * nodes + o.node; }
 
   constexpr void raise(needs& n, int earlier, long long cell) const {
     if (earlier < 0) return;

@@ -53,38 +53,52 @@ template <class S> body_rows find_rows(form f, int forward_type, int backward_ty
 
 }  // namespace detail
 
-/// Lowers the placed list of one rank over its layers (see `layer_list`) for schedule `S`.
-template <class S, class Layers>
-issue_list lower(placed_steps const& placed, Layers const& layers, chain_layout const& layout) {
-  detail::flattener flat(layout, chain_of<typename S::model>::value, layers.size(), placed.slots);
+/// Lowers the placed list of one rank over its layers (see `layer_list`). `meets(type)` says whether layers of a block type
+/// meet others in pairs, `rows(form, type, type)` hands out the body of a forward and a backward layer (-1: none).
+template <class Layers, class Meets, class Rows>
+issue_list lower(placed_steps const& placed, chain_facts const& chain, Layers const& layers, chain_layout const& layout,
+                 Meets&& meets, Rows&& rows) {
+  detail::flattener flat(layout, chain, layers.size(), placed.slots);
+  auto const type = [&layers](int l) { return l < 0 ? -1 : layers[l].type; };
   for (placed_step const& p : placed.steps) {
     if (p.is_receive) {
       flat.receive(p);
       continue;
     }
     flat.begin(p);
-    auto const pairs = [&layers](int l) { return detail::runs_in_pairs<typename S::model>(layers[l].type); };
-    for_each_body(p.what, layers, pairs, [&](body_call const& body) {
-      int const f = body.forward_layer < 0 ? -1 : layers[body.forward_layer].type;
-      int const b = body.backward_layer < 0 ? -1 : layers[body.backward_layer].type;
-      flat.paste(detail::find_rows<S>(body.what, f, b), body, p);
+    for_each_body(p.what, layers, [&](int l) { return meets(type(l)); }, [&](body_call const& body) {
+      flat.paste(rows(body.what, type(body.forward_layer), type(body.backward_layer)), body, p);
     });
     flat.end(p);
   }
   return flat.take();
 }
 
-/// The releases of a lowered table of schedule `S`, in the order of its rows.
+/// The same for schedule `S`.
 template <class S, class Layers>
-std::vector<release> plan_releases(flat_table const& table, chain_layout const& layout, Layers const& layers) {
+issue_list lower(placed_steps const& placed, Layers const& layers, chain_layout const& layout) {
+  return lower(placed, chain_of<typename S::model>::value, layers, layout, detail::runs_in_pairs<typename S::model>,
+               detail::find_rows<S>);
+}
+
+/// The releases of a lowered table, in the order of its rows. `facts(type)` is the dataflow of a block type.
+template <class Layers, class Facts>
+std::vector<release> plan_releases(flat_table const& table, chain_layout const& layout, Layers const& layers, Facts&& facts) {
   std::vector<int> type(static_cast<unsigned>(layout.points()), -1);
   for (int l = 0; l < layers.size(); ++l) type[static_cast<unsigned>(layout.point(l))] = layers[l].type;
   release_planner planner(table.ops.data(), static_cast<int>(table.ops.size()), table.groups);
   return planner.plan([&](int group, int cell) {
     int const k = type[static_cast<unsigned>(group % layout.points())];
-    if (k < 0 || cell < 8 || cell >= 24) return false;
-    return detail::facts_at<typename S::model>(k, std::make_integer_sequence<int, S::model::count>{})
-        ->root_is_metadata[cell - 8];
+    block_facts const* const f = k < 0 || !cells::is_root(cell) ? nullptr : facts(k);
+    return f != nullptr && f->root_is_metadata[cell - cells::first_root];
+  });
+}
+
+/// The same for schedule `S`.
+template <class S, class Layers>
+std::vector<release> plan_releases(flat_table const& table, chain_layout const& layout, Layers const& layers) {
+  return plan_releases(table, layout, layers, [](int type) {
+    return detail::facts_at<typename S::model>(type, std::make_integer_sequence<int, S::model::count>{});
   });
 }
 

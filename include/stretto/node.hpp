@@ -245,6 +245,9 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
     if constexpr (by_hand)
       each<at.first_root, at.end_root>(
           [this](auto v) STRETTO_INLINE_LAMBDA { state.root_gradient[decltype(v)::value] = tensor{}; });
+    each<at.first_root, at.end_root>([this](auto v) STRETTO_INLINE_LAMBDA {
+      if constexpr (facts::value.root_alias[decltype(v)::value] >= 0) state.root[decltype(v)::value] = tensor{};
+    });
     each<at.first_leaf, at.end_leaf>(
         [this](auto r) STRETTO_INLINE_LAMBDA { state.leaf[decltype(r)::value] = tensor{}; });
     each<at.first_phase, at.end_phase>([this](auto p) STRETTO_INLINE_LAMBDA {

@@ -51,9 +51,15 @@ constexpr bool is_receive(lane on) { return on == lane::receive_lower || on == l
 /// autograd graph. The storage of a value that neither its writer nor a reader saves goes back after its last forward
 /// reader. Without the line a phase is taken to save everything it reads and writes, which is always safe.
 ///
-/// `static constexpr int in_flight = n;` says that at most n microbatches, of all layers, may be between forward and backward
-/// of the phase, because a communicator has so many buffers (`Communicator::in_flight`); 0 is any number. A policy that needs
-/// more does not compile; layers and plans that do are refused when their executor is made.
+/// `using aliases = values<a, b>` says that the phase, at times or always, hands on the storage of `a`, which it reads, as `b`,
+/// which it writes, as an exchange among one rank does. The storage then lives as long as either is needed. More pairs may
+/// follow. What goes to the layer behind cannot be an alias: `carries` of the block passes a value on under its own name.
+///
+/// `using communicator = C;` says that a microbatch holds one handle of that expert communicator from forward to backward of
+/// the phase, which is the one that dispatches: at most `C::in_flight` microbatches may be in between, of all layers and
+/// phases that name `C`, since they share its buffers. `static constexpr int in_flight = n;` says the same of the phase alone;
+/// 0 is any number. A policy that needs more does not compile; layers and plans that do are refused when their executor is
+/// made.
 template <phase_kind Kind> struct Phase {
   static constexpr phase_kind kind = Kind;
   using reads = values<>;

@@ -18,9 +18,6 @@ struct release {
   int cell;
 };
 
-constexpr bool is_value_cell(int cell) { return cell < 4 || (cell >= 8 && cell < 24); }
-constexpr bool is_gradient_cell(int cell) { return (cell >= 4 && cell < 8) || (cell >= 24 && cell < 46); }
-
 /// The releases of a linked table, by row: for each time that a value or a gradient is written, the first op of the lane
 /// that owns its memory (the lane that wrote it) that has seen every reader. What ops clear themselves is left out. What
 /// arrives in a message belongs to the lane of the op that reads it last.
@@ -96,10 +93,11 @@ class release_planner {
 
   void collect(cells_left_out skip) {
     ending_.assign(static_cast<unsigned>(count_), {});
-    std::vector<life> now(static_cast<unsigned>(groups_) * 64U);
+    constexpr unsigned places = cells::count, chains = max_carried;
+    std::vector<life> now(static_cast<unsigned>(groups_) * places);
     // A carried value lives on under the name that the layer behind has for it.
-    std::vector<life*> chain_value(static_cast<unsigned>(groups_) * 4U);
-    for (unsigned place = 0; place < chain_value.size(); ++place) chain_value[place] = &now[place / 4 * 64 + place % 4];
+    std::vector<life*> chain_value(static_cast<unsigned>(groups_) * chains);
+    for (unsigned at = 0; at < chain_value.size(); ++at) chain_value[at] = &now[at / chains * places + at % chains];
     auto close = [&](life& l) {
       if (l.open && !l.cleared) ending_[static_cast<unsigned>(l.end)].push_back(l);
       l = life{};
@@ -107,9 +105,9 @@ class release_planner {
     auto touch = [&](int i, int group, cell_set set, int how) {
       for (; set != 0; set &= set - 1) {
         int const cell = std::countr_zero(set);
-        if ((!is_value_cell(cell) && !is_gradient_cell(cell)) || skip(group, cell)) continue;
+        if (cell >= cells::first_boundary || skip(group, cell)) continue;
         unsigned const g = static_cast<unsigned>(group), c = static_cast<unsigned>(cell);
-        life& l = cell < 4 ? *chain_value[g * 4U + c] : now[g * 64U + c];
+        life& l = cells::is_chain_value(cell) ? *chain_value[g * chains + c] : now[g * places + c];
         if (how == 1) {
           close(l);
           l.open = true;
@@ -128,8 +126,8 @@ class release_planner {
       cell_access const& a = ops_[i].touches;
       for (cell_set set = a.carries; set != 0; set &= set - 1) {
         unsigned const c = static_cast<unsigned>(std::countr_zero(set));
-        chain_value[static_cast<unsigned>(ops_[i].next_group) * 4U + c] =
-            chain_value[static_cast<unsigned>(ops_[i].group) * 4U + c];
+        chain_value[static_cast<unsigned>(ops_[i].next_group) * chains + c] =
+            chain_value[static_cast<unsigned>(ops_[i].group) * chains + c];
       }
       touch(i, ops_[i].group, a.reads, 0);
       touch(i, ops_[i].next_group, a.next_reads, 0);

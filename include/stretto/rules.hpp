@@ -48,8 +48,9 @@
   "stretto[E16]: a block reads a value that no phase before it and no block of the model writes; write it, " \
   "or mend its name"
 #define STRETTO_E17 \
-  "stretto[E17]: a block has more than 8 phases, 16 values, 22 reads or 4 values from other layers, or a " \
-  "policy more than 64 ops; split the block in two"
+  "stretto[E17]: a block has more than 8 phases, 16 values, 22 reads or 4 values from other layers, a " \
+  "policy more than 64 ops, or a model more than 4 limits on what is in flight; split the block in two, or " \
+  "let its phases share a communicator"
 #define STRETTO_E19 \
   "stretto[E19]: a schedule needs one layer policy (a type with static constexpr void " \
   "pair(pair_builder&)), at most one pipeline, and nothing else but SplitDW; write Schedule<Layer, " \
@@ -106,6 +107,10 @@
 #define STRETTO_E38 \
   "stretto[E38]: a layer is added whose block type the model does not list; name it in the Blocks<...> of " \
   "the model"
+#define STRETTO_E39 \
+  "stretto[E39]: a phase aliases what is no pair of a value that it reads and a value that it writes for a " \
+  "later phase of its block; write using aliases = stretto::values<read, written>, and give the layer " \
+  "behind a copy"
 #define STRETTO_E40 \
   "stretto[E40]: a size is out of range; take 1 to 4096 ranks, 1 to 1000000 microbatches and 1 to 1024 " \
   "chunks"
@@ -169,6 +174,9 @@
 #define STRETTO_E61 \
   "stretto[E61]: stages before or behind lie on other ranks, and the backend has no peers; give " \
   "stretto::backend the adapter that carries messages, such as host::peers, as its third argument"
+#define STRETTO_E62 \
+  "stretto[E62]: an executor is given layers of another model than that of its schedule; make them as " \
+  "layer_list<Step::model> of the schedule Step"
 
 /// Every rule: its code, and its name here, in `fault` and in namespace `error`.
 #define STRETTO_RULES(rule) \
@@ -182,12 +190,14 @@
   rule(E29, metadata_without_type) rule(E30, saves_unlisted) rule(E31, phase_twice) \
   rule(E32, saved_without_type) rule(E33, not_a_block) rule(E34, block_twice) rule(E35, metadata_crosses) \
   rule(E36, backward_leaves_lane) rule(E37, too_many_in_flight) rule(E38, unknown_block) \
+  rule(E39, aliased_wrongly) \
   rule(E40, size_out_of_range) rule(E41, too_few_microbatches) rule(E42, not_a_multiple) \
   rule(E43, unserved_chunks) rule(E44, plan_too_large) rule(E45, no_such_place) rule(E46, missing) \
   rule(E47, doubled) rule(E48, undeclared_form) rule(E49, dependent_pair) rule(E50, too_early) \
   rule(E51, weight_order) rule(E52, deadlock) rule(E53, too_many_live) rule(E54, unmatched_message) \
   rule(E55, message_order) rule(E56, misplaced_message) rule(E57, message_deadlock) rule(E58, group_order) \
-  rule(E59, cannot_split) rule(E60, no_such_rank) rule(E61, no_peers)
+  rule(E59, cannot_split) rule(E60, no_such_rank) rule(E61, no_peers) \
+  rule(E62, other_model)
 // clang-format on
 
 namespace stretto {

@@ -44,14 +44,14 @@ template <class Model, class Tensors> class state_store {
   /// until its writer's backward; one that came in lives on in its reader.
   detail::give_back<tensor> place_of(int point, int slot, int cell) {
     boundary<tensor>& here = at(point, slot);
-    if (cell < 4) {
+    if (cells::is_chain_value(cell)) {
       tensor* const value = const_cast<tensor*>(here.value[cell]);
       bool arrived = false;
       for (arrival& a : received_)
         for (tensor& t : a.value) arrived |= &t == value;
       return {value, !arrived};
     }
-    if (cell < 8) return {&here.gradient[cell - 4], false};
+    if (cells::is_chain_gradient(cell)) return {&here.gradient[cell - cells::first_chain_gradient], false};
     return inside(point, here, cell, types{});
   }
 
@@ -67,8 +67,8 @@ template <class Model, class Tensors> class state_store {
     detail::give_back<tensor> found{};
     auto look = [&]<int Type>(std::integral_constant<int, Type>) {
       auto& state = static_cast<slot<Model, Type, Tensors>&>(here);
-      found = cell < 24 ? detail::give_back<tensor>{&state.root[cell - 8], true}
-                        : detail::give_back<tensor>{&state.leaf_gradient[cell - 24], false};
+      found = cells::is_root(cell) ? detail::give_back<tensor>{&state.root[cell - cells::first_root], true}
+                                   : detail::give_back<tensor>{&state.leaf_gradient[cell - cells::first_leaf_gradient], false};
     };
     ((type == K ? look(std::integral_constant<int, K>{}) : void()), ...);
     return found;

@@ -5,6 +5,7 @@
 #include <stretto/adapter.hpp>
 #include <stretto/backend.hpp>
 #include <stretto/block.hpp>
+#include <stretto/block_builder.hpp>
 #include <stretto/block_types.hpp>
 #include <stretto/body.hpp>
 #include <stretto/body_code.hpp>
@@ -24,6 +25,7 @@
 #include <stretto/items.hpp>
 #include <stretto/layers.hpp>
 #include <stretto/layout.hpp>
+#include <stretto/limits.hpp>
 #include <stretto/link.hpp>
 #include <stretto/lower.hpp>
 #include <stretto/node.hpp>
@@ -46,6 +48,7 @@
 #include <stretto/ports.hpp>
 #include <stretto/program.hpp>
 #include <stretto/proof.hpp>
+#include <stretto/proof_find.hpp>
 #include <stretto/proof_phases.hpp>
 #include <stretto/releases.hpp>
 #include <stretto/rules.hpp>

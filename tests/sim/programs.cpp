@@ -21,15 +21,6 @@ bool is_of_table(fault what) {
          what == fault::read_after_release;
 }
 
-/// Layers that communicate, or hand on what they get, meet others in pairs.
-bool meets_in_pairs(model_values const& model, int type) {
-  block_facts const& f = model.blocks[static_cast<std::size_t>(type)];
-  bool communicates = false, gives = false;
-  for (int p = 0; p < f.phases; ++p) communicates |= f.kind[p] == dispatch || f.kind[p] == combine;
-  for (int v = 0; v < f.roots; ++v) gives |= f.root_is_output[v] && model.chain.find(f.root[v]) >= 0;
-  return communicates || model.chain.count == 0 || (gives && f.inputs > 0);
-}
-
 class lowering {
 public:
   lowering(model_values const& model, policy_values const& policy) : model_(model), policy_(policy) {}
@@ -38,25 +29,13 @@ public:
 
   rank_step rank(plan const& all, plan_steps const& lists, int rank, layer_shape const& layers) {
     chain_layout const layout(all.facts(), rank, layers);
-    placed_steps const placed = place_steps(all, lists, rank);
-    detail::flattener flat(layout, model_.chain, layers.size(), placed.slots);
-    for (placed_step const& p : placed.steps) {
-      if (p.is_receive) {
-        flat.receive(p);
-        continue;
-      }
-      flat.begin(p);
-      auto const pairs = [&](int l) { return meets_in_pairs(model_, layers[l].type); };
-      for_each_body(p.what, layers, pairs, [&](body_call const& body) {
-        int const f = body.forward_layer < 0 ? -1 : layers[body.forward_layer].type;
-        int const b = body.backward_layer < 0 ? -1 : layers[body.backward_layer].type;
-        flat.paste(rows_of(body.what, f, b), body, p);
-      });
-      flat.end(p);
-    }
-    rank_step made{flat.take().table, {}};
-    if (problem) return made;
-    made.releases = releases_of(made.table, layout, layers);
+    auto const facts = [this](int type) { return &model_.blocks[static_cast<std::size_t>(type)]; };
+    auto const meets = [&](int type) { return detail::meets_in_pairs(*facts(type), model_.chain); };
+    auto const rows = [this](form what, int forward, int backward) {
+      return rows_of(what, forward, backward);
+    };
+    rank_step made{lower(place_steps(all, lists, rank), model_.chain, layers, layout, meets, rows).table, {}};
+    if (!problem) made.releases = plan_releases(made.table, layout, layers, facts);
     return made;
   }
 
@@ -75,17 +54,6 @@ private:
                    detail::backward_export(made.rows)};
     }
     return made.view;
-  }
-  std::vector<release> releases_of(flat_table const& table, chain_layout const& layout,
-                                   layer_shape const& layers) const {
-    std::vector<int> type(static_cast<std::size_t>(layout.points()), -1);
-    for (int l = 0; l < layers.size(); ++l) type[static_cast<std::size_t>(layout.point(l))] = layers[l].type;
-    release_planner planner(table.ops.data(), static_cast<int>(table.ops.size()), table.groups);
-    return planner.plan([&](int group, int cell) {
-      int const k = type[static_cast<std::size_t>(group % layout.points())];
-      return k >= 0 && cell >= 8 && cell < 24 &&
-             model_.blocks[static_cast<std::size_t>(k)].root_is_metadata[cell - 8];
-    });
   }
 
   model_values const& model_;

@@ -64,6 +64,9 @@ public:
       add_phase(p, static_cast<phase_kind>(kind), chain, at == last && p == phases - 1);
     }
     for (int i = 0; i < f_.inputs; ++i) f_.input_is_carried[i] = carried_[f_.input[i] - 1];
+    // What leaves the block is storage of its own.
+    for (int v = 0; v < f_.roots; ++v)
+      if (f_.root_is_output[v]) f_.root_alias[v] = -1;
   }
 
   block_facts const& made() const { return f_; }
@@ -110,6 +113,9 @@ private:
     f_.root_is_metadata[v] = metadata, f_.root_is_objective[v] = objective;
     f_.root_is_saved[v] = by_.one_in(3);
     f_.root_is_output[v] = !metadata && !objective;
+    if (!f_.root_is_output[v] || id < own_ids || !by_.one_in(4)) return;
+    for (int r = f_.leaves - 1; r >= 0 && f_.leaf_phase[r] == p && f_.root_alias[v] < 0; --r)
+      if (f_.leaf_root[r] < 0 || !f_.root_is_metadata[f_.leaf_root[r]]) f_.root_alias[v] = r;
   }
 
   choices& by_;
@@ -373,6 +379,8 @@ std::string describe(std::vector<int> const& taken) {
         if (f.root_writer[v] == ph)
           out << " v" << v << (f.root_is_saved[v] ? "*" : "") << (f.root_is_metadata[v] ? "m" : "")
               << (f.root_is_output[v] ? "o" : "");
+      for (int v = 0; v < f.roots; ++v)
+        if (f.root_writer[v] == ph && f.root_alias[v] >= 0) out << " v" << v << "=r" << f.root_alias[v];
       out << ')';
     }
   }

@@ -7,6 +7,8 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <bit>
+
 using namespace sim_test;
 using sim::transport, sim::trouble;
 
@@ -62,7 +64,7 @@ public:
     }
     for (int i = 0; i < (tries_all ? 20 : 2) && !ranks.empty(); ++i) {
       one_rank& at = ranks[static_cast<std::size_t>(random_.below(static_cast<int>(ranks.size())))];
-      waits(at), releases(at), weights(at), neighbours(at), bridges(at);
+      waits(at), releases(at), aliases(at), weights(at), neighbours(at), bridges(at);
     }
   }
 
@@ -155,6 +157,15 @@ private:
             false, true);
     }
   }
+  /// Storage goes back under the name that a phase hands it on by.
+  void aliases(one_rank const& at) {
+    int const row = any_row(at, [](op const& o) { return (o.touches.aliases & ~cells::chain_values) != 0; });
+    if (row < 0) return;
+    op const& o = row_of(at.whole, row);
+    rank_step mutant = at.whole;
+    mutant.releases.push_back({row, o.group, std::countr_zero(o.touches.aliases & ~cells::chain_values)});
+    enter("give back an alias", judge(at, mutant, {row}));
+  }
   void weights(one_rank const& at) {
     int const row =
         any_row(at, [](op const& o) { return !o.is_message() && o.what == pass::backward_weight; });
@@ -221,8 +232,9 @@ private:
       o.touches.reads &= ~taken;
       // The gradient of another reader belongs to another lane; that is a mutation of its own.
       if (moves)
-        std::erase_if(mutant.releases,
-                      [&](release const& r) { return r.group == o.group && r.cell == 24 + leaf; });
+        std::erase_if(mutant.releases, [&](release const& r) {
+          return r.group == o.group && r.cell == cells::first_leaf_gradient + leaf;
+        });
       if (o.node == f.node_of[f.leaf_phase[leaf]]) rows.push_back(i);
     }
     rows.resize((std::min)(rows.size(), std::size_t{6}));

@@ -13,7 +13,7 @@ LONGEST = 300
 # From the bottom up; a new core header gets a place here. NAME also covers NAME_MORE.hpp, NAME/ covers a folder.
 LAYERS = [
     ["version", "detail/"],
-    ["value", "phase", "rules", "sentence"],
+    ["limits", "value", "phase", "rules", "sentence"],
     ["error", "program", "builder", "dataflow", "access", "link", "adapter", "backend", "timeline"],
     ["items", "block", "node", "slot", "walk", "layers", "block_types", "check"],
     ["pipeline", "pipelines/", "plan", "body", "schedule", "schedules/", "ports", "steps", "layout", "states", "releases", "issue", "flatten", "lower", "explain", "proof", "check_plan", "check_releases",

@@ -71,6 +71,75 @@ TEST_CASE("layers and plans that need more in flight than a phase allows are ref
   CHECK(refusal<0, TwoStream1F1B, OneFOneBOverlapped>(3, 4).empty());
 }
 
+namespace {
+
+/// Phases of one block, each with so many handles of a communicator, or a limit of its own.
+template <int Number> struct made : value {};
+template <int Handles> struct Buffers {
+  static constexpr int in_flight = Handles;
+};
+struct Begin : ByHand<attn, values<>, values<made<0>>> {};
+template <int Number, class Communicator>
+struct Takes : ByHand<dispatch, values<made<Number - 1>>, values<made<Number>>> {
+  using communicator = Communicator;
+};
+template <int Number, int Limit> struct Limits : ByHand<dispatch, values<made<Number - 1>>, values<made<Number>>> {
+  static constexpr int in_flight = Limit;
+};
+struct End : ByHand<mlp, values<made<2>>, values<loss>> {};
+template <class First, class Second> struct OneNode : Block<Begin, Detach, First, Second, Detach, End> {};
+template <class First, class Second> struct TwoNodes : Block<Begin, Detach, First, Detach, Second, Detach, End> {};
+
+/// What GPipe, with every forward first, is told for so many microbatches; empty: nothing.
+template <class B, class... Phases> std::string all_forwards_first(int microbatches) {
+  layer_list<Blocks<B>> list;
+  list.add(layer<B>(Begin{}, Phases{}..., End{}));
+  null_tensors tensors;
+  null_lanes lanes;
+  try {
+    executor run(Schedule<B, Serial, GPipe>{}, backend{tensors, lanes}, list, sizes{.microbatches = microbatches});
+  } catch (std::invalid_argument const& refused) {
+    return refused.what();
+  }
+  return {};
+}
+template <template <class, class> class B, class First, class Second> std::string both(int microbatches) {
+  return all_forwards_first<B<First, Second>, First, Second>(microbatches);
+}
+
+} // namespace
+
+TEST_CASE("each limit of a node counts for itself", "[limits]") {
+  using Three = Limits<1, 3>;
+  using Two = Limits<2, 2>;
+  CHECK(both<OneNode, Three, Two>(2).empty());
+  CHECK_THAT((both<OneNode, Three, Two>(3)), ContainsSubstring("stretto[E37]") && ContainsSubstring("F.dispatch (Limits"));
+  using Four = Limits<2, 4>;
+  CHECK(both<OneNode, Three, Four>(3).empty());
+  CHECK_THAT((both<OneNode, Three, Four>(4)), ContainsSubstring("stretto[E37]"));
+}
+
+TEST_CASE("phases that share a communicator share its buffers", "[limits]") {
+  using First = Takes<1, Buffers<4>>;
+  using Second = Takes<2, Buffers<4>>;
+  CHECK(both<TwoNodes, First, Second>(2).empty());
+  CHECK_THAT((both<TwoNodes, First, Second>(3)), ContainsSubstring("stretto[E37]"));
+  CHECK(both<OneNode, First, Second>(2).empty());
+  CHECK_THAT((both<OneNode, First, Second>(3)), ContainsSubstring("stretto[E37]"));
+  // Another communicator has buffers of its own, and some have as many as one likes.
+  CHECK(both<TwoNodes, First, Takes<2, Buffers<5>>>(4).empty());
+  CHECK(both<TwoNodes, Takes<1, Buffers<0>>, Takes<2, Buffers<0>>>(9).empty());
+}
+
+TEST_CASE("a model has room for so many limits", "[limits]") {
+  auto const problem = []<int... Number>(std::integer_sequence<int, Number...>) {
+    return check_chain(chain_of<Blocks<Block<Limits<Number + 1, 3>>...>>::value).what;
+  };
+  CHECK(problem(std::make_integer_sequence<int, max_limited + 1>{}) == fault::too_large);
+  // The values that they read come from nowhere, which is all that is wrong with fewer.
+  CHECK(problem(std::make_integer_sequence<int, max_limited>{}) == fault::never_produced);
+}
+
 TEST_CASE("what autograd or a limit ties to a lane must not leave it", "[limits]") {
   struct Start : Phase<attn> {
     using writes = values<loss>;

@@ -67,6 +67,7 @@ public:
   using reads = stretto::values<sorted_rows, routing>;
   using writes = stretto::values<arrived_rows, exchange<Comm>>;
   using saves = stretto::values<>;
+  using communicator = Comm;
 
   explicit Dispatch(Comm& comm) : comm_(&comm) {}
 

@@ -112,6 +112,17 @@ private:
         sum = mix(sum, content_[block]);
       }
       if (p.seen >= 0) seen_[p.seen] = sum;
+      for (int w = p.writes; w < end.writes; ++w) {
+        write const& one = writes_[w];
+        if (sees_.state && one.starts_state && holds_[one.place] != 0)
+          return fail(task, trouble::state_overwritten);
+        holds_[one.place] = one.block;
+        names_[one.block] = 1;
+        gone_[one.place] = 0;
+        content_[one.block] = mix(sum, one.salt);
+        if (one.seen >= 0) seen_[one.seen] = content_[one.block];
+      }
+      // Behind the writes, since a pass may hand on what it wrote itself.
       for (int c = p.copies; c < end.copies; ++c) {
         copy const& one = copies_[c];
         int const block = holds_[one.from];
@@ -122,16 +133,6 @@ private:
         names_[holds_[one.to]] = one.block == 0 ? names_[block] + 1 : 1;
         gone_[one.to] = 0;
         content_[holds_[one.to]] = content_[block];
-      }
-      for (int w = p.writes; w < end.writes; ++w) {
-        write const& one = writes_[w];
-        if (sees_.state && one.starts_state && holds_[one.place] != 0)
-          return fail(task, trouble::state_overwritten);
-        holds_[one.place] = one.block;
-        names_[one.block] = 1;
-        gone_[one.place] = 0;
-        content_[one.block] = mix(sum, one.salt);
-        if (one.seen >= 0) seen_[one.seen] = content_[one.block];
       }
       if (p.sum >= 0) sums_[p.sum] = sees_.order_of_sums ? mix(sums_[p.sum], sum) : sums_[p.sum] + sum;
       for (int c = p.clears; c < end.clears; ++c) holds_[clears_[c]] = 0;

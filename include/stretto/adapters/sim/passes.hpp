@@ -9,15 +9,15 @@ inline namespace v0 {
 namespace sim {
 
 /// A place holds one value of one layer and one microbatch in flight: `group * places_of_a_group + cell`. The cells are
-/// those of releases, and behind them what a layer keeps of a value that came in a message.
-inline constexpr int places_of_a_group = 68;
-constexpr int chain_value_cell(int chain) { return chain; }
-constexpr int chain_gradient_cell(int chain) { return 4 + chain; }
-constexpr int root_cell(int root) { return 8 + root; }
-constexpr int leaf_gradient_cell(int leaf) { return 24 + leaf; }
-constexpr int context_cell(int node) { return 48 + node; }
-constexpr int pending_cell(int node) { return 56 + node; }
-constexpr int kept_arrival_cell(int chain) { return 64 + chain; }
+/// those of releases, and behind them what a phase keeps of storage that came in a message.
+inline constexpr int places_of_a_group = cells::count + max_reads;
+constexpr int chain_value_cell(int chain) { return cells::first_chain_value + chain; }
+constexpr int chain_gradient_cell(int chain) { return cells::first_chain_gradient + chain; }
+constexpr int root_cell(int root) { return cells::first_root + root; }
+constexpr int leaf_gradient_cell(int leaf) { return cells::first_leaf_gradient + leaf; }
+constexpr int context_cell(int node) { return cells::first_context + node; }
+constexpr int pending_cell(int node) { return cells::first_pending + node; }
+constexpr int kept_cell(int leaf) { return cells::count + leaf; }
 
 using hash = unsigned long long;
 constexpr hash mix(hash sum, hash next) {
@@ -90,17 +90,17 @@ public:
   }
   /// Where the value lies that a release names.
   int place_of(int group, int cell) const {
-    return cell < max_carried ? value_place(group, cell) : place(group, cell);
+    return cells::is_chain_value(cell) ? value_place(group, cell) : place(group, cell);
   }
   bool is_arrival(int place) const {
     int const cell = place % places_of_a_group;
-    return cell < max_carried && arrives_[place / places_of_a_group * max_carried + cell] != 0;
+    return cells::is_chain_value(cell) && arrives_[place / places_of_a_group * max_carried + cell] != 0;
   }
   /// Whether a place holds a tensor, with storage from a lane's memory; what else there is lives with the microbatch.
   bool is_tensor(int place, op const& o) const {
     int const cell = place % places_of_a_group;
-    if (cell >= context_cell(0) && cell < kept_arrival_cell(0)) return false;
-    if (cell < root_cell(0) || cell >= leaf_gradient_cell(0) || o.is_message()) return true;
+    if (cell >= context_cell(0) && cell < kept_cell(0)) return false;
+    if (!cells::is_root(cell) || o.is_message()) return true;
     return !facts(o).root_is_metadata[cell - root_cell(0)];
   }
 
@@ -116,6 +116,30 @@ private:
     int at = group * max_carried + chain;
     while (home_[at] != at) at = home_[at];
     return place(at / max_carried, chain_value_cell(at % max_carried));
+  }
+  /// Where a phase finds what it reads.
+  int read_place(op const& o, int leaf) const {
+    block_facts const& f = facts(o);
+    return f.leaf_root[leaf] >= 0 ? place(o.group, root_cell(f.leaf_root[leaf]))
+                                  : value_place(o.group, chain_of(f, f.leaf_input[leaf]));
+  }
+  /// Where the storage of a read lies: that of the first in a row of values, each of which hands on the one before.
+  int storage_place(op const& o, int leaf) const {
+    block_facts const& f = facts(o);
+    while (f.leaf_root[leaf] >= 0 && f.root_alias[f.leaf_root[leaf]] >= 0)
+      leaf = f.root_alias[f.leaf_root[leaf]];
+    return read_place(o, leaf);
+  }
+  /// Where a backward finds what a phase reads or hands on. Storage that came in is kept under a name of one's own.
+  int saved_place(op const& o, int leaf) const {
+    int const at = storage_place(o, leaf);
+    return is_arrival(at) ? place(o.group, kept_cell(leaf)) : at;
+  }
+  /// Whether the backward of a phase needs what it reads there, as itself or under the name that it hands it on by.
+  static bool is_saved(block_facts const& f, int leaf) {
+    bool saved = f.leaf_is_saved[leaf];
+    for (int v = 0; v < f.roots; ++v) saved = saved || (f.root_alias[v] == leaf && f.root_is_saved[v]);
+    return saved;
   }
   int root_place(op const& o, int v) const {
     int const c = chain_of_root(facts(o), v);
@@ -139,19 +163,19 @@ private:
     p.salt = mix(name(o, 1000 + node), static_cast<hash>(o.microbatch));
     p.node = node;
     for (int r = 0; r < f.leaves; ++r) {
-      if (f.node_of[f.leaf_phase[r]] != node || f.leaf_inside_node[r]) continue;
-      if (int const v = f.leaf_root[r]; v >= 0) {
-        p.reads.push_back(place(o.group, root_cell(v)));
-        continue;
-      }
-      int const c = chain_of(f, f.leaf_input[r]), from = value_place(o.group, c);
-      p.reads.push_back(from);
-      if (is_arrival(from) && f.leaf_is_saved[r])
-        p.shares.push_back({from, place(o.group, kept_arrival_cell(c))});
+      if (f.node_of[f.leaf_phase[r]] != node) continue;
+      if (!f.leaf_inside_node[r]) p.reads.push_back(read_place(o, r));
     }
-    for (int v = 0; v < f.roots; ++v)
-      if (f.node_of[f.root_writer[v]] == node)
+    for (int v = 0; v < f.roots; ++v) {
+      if (f.node_of[f.root_writer[v]] != node) continue;
+      if (int const r = f.root_alias[v]; r >= 0)
+        p.shares.push_back({read_place(o, r), place(o.group, root_cell(v))});
+      else
         p.writes.push_back({root_place(o, v), name(o, v), false, f.root_is_objective[v]});
+    }
+    for (int r = 0; r < f.leaves; ++r)
+      if (f.node_of[f.leaf_phase[r]] == node && is_saved(f, r) && is_arrival(storage_place(o, r)))
+        p.shares.push_back({read_place(o, r), place(o.group, kept_cell(r))});
     p.writes.push_back({place(o.group, context_cell(node)), name(o, 100), true});
     return p;
   }
@@ -165,16 +189,12 @@ private:
       int const v = f.leaf_root[r];
       bool const metadata = v >= 0 && f.root_is_metadata[v];
       if (metadata ? !metadata_too : !f.leaf_is_saved[r]) continue;
-      if (v >= 0) {
-        p.reads.push_back(place(o.group, root_cell(v)));
-        continue;
-      }
-      int const c = chain_of(f, f.leaf_input[r]), from = value_place(o.group, c);
-      p.reads.push_back(is_arrival(from) ? place(o.group, kept_arrival_cell(c)) : from);
+      p.reads.push_back(saved_place(o, r));
     }
     for (int v = 0; v < f.roots; ++v) {
       if (f.node_of[f.root_writer[v]] != node) continue;
-      if (f.root_is_metadata[v] ? metadata_too : f.root_is_saved[v]) p.reads.push_back(root_place(o, v));
+      if (f.root_is_metadata[v] ? !metadata_too : !f.root_is_saved[v]) continue;
+      p.reads.push_back(f.root_alias[v] >= 0 ? saved_place(o, f.root_alias[v]) : root_place(o, v));
     }
   }
   void read_output_gradients(part& p, op const& o, int node) const {
@@ -225,8 +245,11 @@ private:
     p.reads.push_back(place(o.group, pending_cell(node)));
     p.clears.push_back(place(o.group, pending_cell(node)));
     p.clears.push_back(place(o.group, context_cell(node)));
-    for (int i = 0; i < f.inputs; ++i)
-      if (f.input_node[i] == node) p.gives_up.push_back(place(o.group, kept_arrival_cell(chain_of(f, i))));
+    for (int r = 0; r < f.leaves; ++r)
+      if (f.node_of[f.leaf_phase[r]] == node) p.gives_up.push_back(place(o.group, kept_cell(r)));
+    for (int v = 0; v < f.roots; ++v)
+      if (int const r = f.root_alias[v]; r >= 0 && f.node_of[f.root_writer[v]] == node)
+        (is_arrival(storage_place(o, r)) ? p.gives_up : p.clears).push_back(place(o.group, root_cell(v)));
     p.adds_to_node = adds ? node : -1;
     return p;
   }
