@@ -1,6 +1,7 @@
 #include "cuda_device.hpp"
 
 #include "cuda_transports.hpp"
+#include "forecast.hpp"
 #include "schedule_step.hpp"
 
 #include <stretto/adapters/cublas.hpp>
@@ -11,6 +12,7 @@
 
 #include <c10/core/AutogradState.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -29,18 +31,28 @@ at::Tensor expert_linear_of_cublas(at::Tensor const& x, std::vector<std::int64_t
 }
 
 int visible_gpus() {
-  int count = 0;
-  auto const problem = cudaGetDeviceCount(&count);
-  if (problem == cudaSuccess && count > 0) return count;
-  throw input_error(std::string("--device cuda: this machine has no GPU that CUDA can use") +
-                    (problem == cudaSuccess ? "" : std::string(" (") + cudaGetErrorString(problem) + ")") +
-                    "; say --device cpu");
+  auto const here = cuda::look_at_machine();
+  if (auto const why = cuda::why_not_ready(here); !why.empty())
+    throw input_error("--device cuda: " + why + "; or say --device cpu");
+  return here.gpus;
 }
 
 /// What of a launch runs on this machine comes before this rank; torchrun tells it, and so does examples/launch.sh.
 int local_rank(rank_place const& place) {
   char const* const text = std::getenv("LOCAL_RANK");
   return text ? std::atoi(text) : place.rank;
+}
+
+/// Refuses ranks that have no room on their GPU, and warns of queues that make their lanes wait.
+void check_room(options const& o, int gpu, int ranks_of_gpu) {
+  cuda::check(cudaSetDevice(gpu), "cudaSetDevice");
+  std::size_t free = 0, all = 0;
+  cuda::check(cudaMemGetInfo(&free, &all), "cudaMemGetInfo");
+  require_memory(o, free, ranks_of_gpu);
+  // Of a rank: two lanes, two streams of its rows, and those of its messages.
+  int const streams = ranks_of_gpu * (o.pp > 1 ? 8 : 4);
+  auto const slow = cuda::why_lanes_serialize(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), streams);
+  if (!slow.empty()) std::fprintf(stderr, "train_moe: warning: %s\n", slow.c_str());
 }
 
 class gpus : public run_device {
@@ -62,6 +74,10 @@ public:
                         std::to_string(ranks) + " ranks " + std::to_string(ranks - count) +
                         " have none; say --comm staged, or start processes that share a GPU: sh "
                         "examples/launch.sh --share-gpu");
+    char const* const beside = place ? std::getenv("LOCAL_WORLD_SIZE") : nullptr;
+    int const ranks_here = beside ? std::atoi(beside) : ranks;
+    check_room(o, place ? local_rank(*place) % count : 0,
+               kind_ == transport_kind::staged ? ranks : (ranks_here + count - 1) / count);
   }
   void start_rank(options const&, rank_place const& place) const override {
     stretto::torch::use_one_thread();

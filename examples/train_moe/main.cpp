@@ -1,4 +1,5 @@
 #include "corpus.hpp"
+#include "forecast.hpp"
 #include "options.hpp"
 #include "output_file.hpp"
 #include "report.hpp"
@@ -13,9 +14,11 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <unistd.h>
@@ -42,6 +45,12 @@ namespace fs = std::filesystem;
 /// not end before the deadline.
 train_moe::processes* others = nullptr;
 bool in_launch = false;
+
+/// What trains, for errors that say what it takes.
+std::optional<std::pair<train_moe::options, train_moe::policy>> running;
+std::string with_forecast(std::string const& problem) {
+  return running ? train_moe::with_forecast(problem, running->first, running->second) : problem;
+}
 
 /// What is wrong, on one line of stderr, whatever a library put into its message.
 void say(std::string const& problem) {
@@ -78,6 +87,7 @@ int run(int argc, char** argv) {
   for (auto const how : all_policies) {
     if (o.compare ? !goes_with_pipeline(o, how) : how != o.how) continue;
     progress_line line(how, o.steps);
+    running.emplace(o, how);
     runs.push_back(train(
         o, how, text, [&line](progress const& now) { line.show(now); }, others));
     if (reports) line.finish(runs.back());
@@ -104,12 +114,12 @@ int status_of(int argc, char** argv) {
     }
     return 2;
   } catch (std::bad_alloc const&) {
-    problem = "out of memory; make the model, --batch or --seq smaller";
+    problem = with_forecast("out of memory");
   } catch (stretto::host::step_error const& error) {
-    if (others) end_after_failure(error.what(), error.in_op);
-    problem = error.what();
+    problem = with_forecast(error.what());
+    if (others) end_after_failure(problem, error.in_op);
   } catch (std::exception const& error) {
-    problem = error.what();
+    problem = with_forecast(error.what());
   }
   if (others)
     end_after_failure("rank " + std::to_string(others->place().rank) + " failed: " + problem, false);

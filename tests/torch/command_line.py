@@ -4,6 +4,8 @@ import json
 import math
 import os
 import pathlib
+import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -71,6 +73,10 @@ def check_words(refuse: Refusals) -> None:
     refuse.says("f32, bf16", "--dtype", "f16")
     if not os.path.exists("/dev/nvidiactl"):
         refuse.says("--device cuda: this machine has no NVIDIA GPU", "--device", "cuda")
+        # The program that this one would go on in.
+        there = pathlib.Path(refuse.program).with_name("train_moe_cuda")
+        if there.exists():
+            Refusals(str(there), refuse.folder).says("there is no NVIDIA driver", "--device", "cuda")
     refuse.says("--link-us models a link", "--device", "cuda", "--link-us", "5")
     refuse.says("cpu, cuda", "--device", "tpu")
     refuse.says("--policy", "--policy", "x" * 10000)
@@ -143,6 +149,20 @@ def check_files(refuse: Refusals) -> None:
     refuse.says("--trace", "--trace", "t.json", "--compare")
     refuse.says("--trace", "--trace", "t.json", "--policy", "autograd")
     assert (folder / "old.json").read_text() == "kept"
+
+
+def check_memory(program: str, text: str) -> None:
+    """A step that finds no memory names its op and what the run takes."""
+    def little() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+    many = ["--hidden", "1024", "--heads", "8", "--batch", "1024", "--seq", "2048", "--layers", "1", "--ep", "1", "--steps", "1",
+            "--microbatches", "1", "--policy", "serial"]
+    answer = subprocess.run([program, "--text", text, *many], capture_output=True, text=True, timeout=120, preexec_fn=little)
+    assert answer.returncode == 1, answer
+    lines = answer.stderr.strip().splitlines()
+    said = r"train_moe: rank 0: F\.attn of layer 0, microbatch 0 failed: out of memory; with serial it takes (\d+)\.\d GiB at least, .*"
+    assert len(lines) == 1 and (found := re.match(said, lines[0])), answer.stderr
+    assert int(found[1]) > 8, answer.stderr
 
 
 def check_results(program: str, text: str, folder: pathlib.Path) -> None:
@@ -239,6 +259,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = pathlib.Path(place)
         (folder / "text.txt").write_text(words)
+        check_memory(program, str(folder / "text.txt"))
         check_results(program, str(folder / "text.txt"), folder)
         check_pipeline_results(program, str(folder / "text.txt"), folder)
 

@@ -1,13 +1,16 @@
 #include "bits.hpp"
 
 #include <train_moe/corpus.hpp>
+#include <train_moe/forecast.hpp>
 #include <train_moe/gradients.hpp>
 #include <train_moe/memory.hpp>
 #include <train_moe/optimizer.hpp>
 #include <train_moe/options.hpp>
 #include <train_moe/output_file.hpp>
+#include <train_moe/rank_types.hpp>
 #include <train_moe/report.hpp>
 #include <train_moe/suggest.hpp>
+#include <train_moe/trainer.hpp>
 
 #include <stretto/adapters/host/group.hpp>
 
@@ -51,7 +54,7 @@ std::string read(fs::path const& from) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("a corpus holds a tenth out and never trains on it", "[torch]") {
   folder const place;
@@ -199,7 +202,8 @@ TEST_CASE("the optimizer is AdamW, and bf16 weights follow a float master", "[to
       square = 0.95 * square + 0.05 * used * used;
       for (int i = 0; i < 2; ++i) {
         value[i] *= 1 - 1e-3 * (i == 0 ? 0.1 : 0.0);
-        value[i] -= 1e-3 * (mean / (1 - std::pow(0.9, step))) / (std::sqrt(square / (1 - std::pow(0.95, step))) + 1e-8);
+        value[i] -= 1e-3 * (mean / (1 - std::pow(0.9, step))) /
+                    (std::sqrt(square / (1 - std::pow(0.95, step))) + 1e-8);
       }
     }
     auto const near = type == at::kDouble ? 1e-7 : type == at::kFloat ? 1e-5 : 1.0 / 256;
@@ -243,7 +247,9 @@ TEST_CASE("tensor memory is counted", "[torch]") {
 TEST_CASE("an output file appears whole or not at all", "[torch]") {
   folder const place;
   write(place / "old", "kept");
-  auto const entries = [&] { return std::distance(fs::directory_iterator(place.path()), fs::directory_iterator()); };
+  auto const entries = [&] {
+    return std::distance(fs::directory_iterator(place.path()), fs::directory_iterator());
+  };
   output_file const file("--json", place / "old");
   CHECK(read(place / "old") == "kept");
   CHECK(entries() == 1);
@@ -284,7 +290,8 @@ TEST_CASE("the table says whether gradients are those of serial", "[torch]") {
     }
     return last;
   };
-  CHECK_THAT(table(same), ContainsSubstring("split_dw") && ContainsSubstring(" yes ") && ContainsSubstring(" 0.500 "));
+  CHECK_THAT(table(same),
+             ContainsSubstring("split_dw") && ContainsSubstring(" yes ") && ContainsSubstring(" 0.500 "));
   CHECK_THAT(table(other_digest), ContainsSubstring(" no "));
   CHECK_THAT(table(other_loss), ContainsSubstring(" no "));
 }
@@ -295,4 +302,74 @@ TEST_CASE("the nearest known word", "[torch]") {
   CHECK(nearest("split-dw", known) == "split_dw");
   CHECK(nearest("two_stream", known) == "two_stream_1f1b");
   CHECK(nearest("qqqqqqq", known).empty());
+}
+
+TEST_CASE("a forecast of memory: parameters are exact, activations less than a step takes, and not by much",
+          "[torch]") {
+  folder const place;
+  write(place / "text.txt", std::string(20000, 'x'));
+  options o;
+  o.text = place / "text.txt";
+  o.ep = 1;
+  o.steps = 1;
+  o.batch = 8;
+  o.microbatches = 3;
+  o.model.layers = 3;
+  o.model.dense = 1;
+  o.model.hidden = 64;
+  o.model.ffn = 48;
+  prepare(o);
+  corpus const text(o.text, o.model.sequence);
+  for (auto const type : {number_type::f32, number_type::bf16}) {
+    o.model.type = type;
+    CAPTURE(type);
+    std::size_t parameters = 0;
+    {
+      stretto::host::group group(1);
+      rank_communicator const alone(group.communicator(0));
+      timed_exchange<rank_communicator> rows(alone);
+      expert_exchange exchange(rows, o.model.experts);
+      language_model model(o.model, exchange);
+      for (auto const& each : model.parameters()) {
+        auto const one = each.weight->data();
+        parameters +=
+            static_cast<std::size_t>(one.numel()) * (type == number_type::bf16 ? 2 + 3 * 4 + 4 : 4 * 4);
+      }
+    }
+    for (auto const how : {policy::serial, policy::split_dw}) {
+      auto const found = forecast(o, how);
+      CAPTURE(name_of(how), found.activations);
+      CHECK(found.parameters == parameters);
+      auto const taken = train(o, how, text, [](progress const&) {}).peak_bytes;
+      CAPTURE(taken);
+      CHECK(found.activations < taken);
+      CHECK(found.activations > taken / 2);
+    }
+  }
+  auto const of_serial = forecast(o, policy::serial);
+  CHECK(forecast(o, policy::split_dw).activations == of_serial.activations);
+  o.ep = 2;
+  CHECK(forecast(o, policy::serial).activations == 2 * of_serial.activations);
+  o.how = policy::serial;
+  auto const needed = forecast(o, policy::serial).all();
+  require_memory(o, needed, 2);
+  require_memory(o, needed / 2, 1);
+  CHECK_THROWS_WITH(require_memory(o, needed - 1, 2),
+                    ContainsSubstring("2 of --ep 2 times --pp 1 ranks are on one GPU") &&
+                        ContainsSubstring("lower --layers"));
+}
+
+TEST_CASE("an error about memory keeps its op and tells what the run takes, others stay", "[torch]") {
+  options o;
+  auto const said =
+      with_forecast("rank 1: F.mlp L2 mb3 failed: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has",
+                    o, policy::serial);
+  CHECK_THAT(
+      said, Catch::Matchers::StartsWith("rank 1: F.mlp L2 mb3 failed: out of memory; with serial it takes "));
+  CHECK_THAT(said, ContainsSubstring("GiB at least") && !ContainsSubstring("Tried"));
+  CHECK_THAT(with_forecast("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried", o,
+                           policy::split_dw),
+             Catch::Matchers::StartsWith("out of memory; with split_dw"));
+  CHECK(with_forecast("rank 1: F.mlp L2 mb3 failed: no expert", o, policy::serial) ==
+        "rank 1: F.mlp L2 mb3 failed: no expert");
 }
