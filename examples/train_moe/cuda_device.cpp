@@ -2,6 +2,7 @@
 
 #include "cuda_transports.hpp"
 #include "forecast.hpp"
+#include "graph_step.hpp"
 #include "schedule_step.hpp"
 
 #include <stretto/adapters/cublas.hpp>
@@ -14,7 +15,9 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
+#include <utility>
 
 namespace train_moe {
 namespace {
@@ -98,14 +101,9 @@ public:
   }
   expert_linear_function expert_linear() const override { return expert_linear_of_cublas; }
   std::unique_ptr<step_runner> make_step(policy how, step_parts const& of) const override {
-    if (how == policy::autograd) return make_autograd_step(of);
-    using tensors = stretto::torch::stream_tensors;
-    using lanes = cuda::lanes<current_stream, stretto::host::failure_board>;
-    return make_schedule_step<tensors, lanes, stage_peers>(
-        how, of,
-        cuda::lane_options{
-            .rank = of.place.rank, .peers = of.place.pp > 1, .spans = spans_of_a_step(of.model)},
-        current_stream{}, &of.board);
+    auto step = how == policy::autograd ? make_autograd_step(of) : make_lanes_step(how, of);
+    if (of.graph) return std::make_unique<graph_step>(std::move(step));
+    return step;
   }
   double now_us() const override { return cuda::time_base::now_us(); }
   std::size_t live_bytes() const override { return stretto::torch_cuda::live_bytes(); }
@@ -113,6 +111,15 @@ public:
   void restart_peak() const override { stretto::torch_cuda::restart_peak(); }
 
 private:
+  static std::unique_ptr<step_runner> make_lanes_step(policy how, step_parts const& of) {
+    using tensors = stretto::torch::stream_tensors;
+    using lanes = cuda::lanes<current_stream, stretto::host::failure_board>;
+    cuda::lane_options const options{.rank = of.place.rank,
+                                     .peers = of.place.pp > 1,
+                                     .spans = of.graph ? 0 : spans_of_a_step(of.model)};
+    return make_schedule_step<tensors, lanes, stage_peers>(how, of, options, current_stream{}, &of.board);
+  }
+
   // Of the run that was prepared last.
   mutable transport_kind kind_ = transport_kind::staged;
   mutable bool are_processes_ = false;

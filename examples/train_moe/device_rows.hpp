@@ -5,6 +5,7 @@
 #include "timed_exchange.hpp"
 
 #include <stretto/adapters/cuda.hpp>
+#include <stretto/adapters/torch/exchange_rows.hpp>
 #include <stretto/adapters/torch_cuda.hpp>
 
 #include <cstddef>
@@ -29,12 +30,15 @@ public:
   void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows,
                   std::size_t row_bytes) override {
     auto const here = stretto::torch_cuda::current_stream{}.current();
-    if (measured_ && used_ == calls_.size()) calls_.emplace_back();
-    if (measured_) calls_[used_].start.record(here);
+    bool const timed = measured_ && !stretto::cuda::is_capturing(here);
+    if (timed && used_ == calls_.size()) calls_.emplace_back();
+    if (timed) calls_[used_].start.record(here);
     exchange_.all_to_all(send, send_rows, receive, receive_rows, row_bytes);
-    if (measured_) calls_[used_++].end.record(here);
+    if (timed) calls_[used_++].end.record(here);
   }
   bool rows_on_device() const override { return true; }
+  /// A rank alone has nobody to meet.
+  bool capturable() const override { return exchange_.ranks() == 1 || stretto::torch::is_capturable<Exchange>(); }
   rank_rows& host() override { return host_; }
   double seconds() override {
     for (std::size_t i = 0; i < used_; ++i) {

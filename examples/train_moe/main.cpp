@@ -100,6 +100,17 @@ int run(int argc, char** argv) {
   return 0;
 }
 
+/// What a rank had against the input, if that is why it ended.
+std::string refusal_in(std::exception const& error) {
+  try {
+    std::rethrow_if_nested(error);
+  } catch (train_moe::input_error const& refusal) {
+    return refusal.what();
+  } catch (...) {
+  }
+  return {};
+}
+
 /// Trains, or says why not.
 int status_of(int argc, char** argv) {
   std::string problem;
@@ -116,6 +127,10 @@ int status_of(int argc, char** argv) {
   } catch (std::bad_alloc const&) {
     problem = with_forecast("out of memory");
   } catch (stretto::host::step_error const& error) {
+    if (auto const refusal = refusal_in(error); !others && !refusal.empty()) {
+      say(refusal);
+      return 2;
+    }
     problem = with_forecast(error.what());
     if (others) end_after_failure(problem, error.in_op);
   } catch (std::exception const& error) {

@@ -134,6 +134,11 @@ char const* name_of(policy which) {
   return "split_dw";
 }
 
+int slots_of(options const& o) {
+  double const tokens = 1.0 * o.batch * o.model.sequence;
+  return static_cast<int>(std::min(tokens, std::ceil(o.capacity * tokens * o.model.top_k / o.model.experts)));
+}
+
 std::optional<options> parse_options(int argc, char const* const* argv) {
   options o;
   auto& m = o.model;
@@ -179,6 +184,14 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
             "How ranks on GPUs reach each other: staged, threads on one GPU through host memory; peer, "
             "threads on all GPUs that push into each other's memory; or nccl, one GPU a rank "
             "(without it staged for threads, nccl for processes)");
+  flags.add("--capacity", "X", "",
+            "Give every expert the same number of slots for the rows of a rank, X times as many as it would need if all "
+            "were chosen equally often: no counts are exchanged, and rows that do not fit end the run (--experts / "
+            "--top-k always suffices). Without it: as many rows as there are");
+  app.add_flag("--graph", o.graph,
+               "With --device cuda and --capacity: capture the second step as one CUDA graph and replay it in all "
+               "later ones")
+      ->disable_flag_override();
   flags.add("--dtype", "TYPE", "f32", "What the model computes in: f32, or bf16 with f32 master weights");
   flags.add("--seed", "X", number(m.seed), "Of initial weights and data order");
   flags.add("--lr", "X", number(o.learning_rate), "Highest learning rate");
@@ -225,6 +238,7 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   flags.read("--lr", o.learning_rate, 0, 10, true);
   flags.read("--clip", o.clip, 0, 1e9, true);
   flags.read("--aux", m.auxiliary, 0, 1e3, false);
+  flags.read("--capacity", o.capacity, 0, 4096, true);
   flags.read("--link-gbps", o.link_gbps, 0, 1e6, true);
   flags.read("--link-us", o.link_us, 0, 1e6, false);
 
@@ -253,6 +267,16 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
           "--comm says how ranks on GPUs reach each other, and there are none on the CPU; leave it out, or "
           "say --device cuda");
   }
+  if (o.graph && m.device != device_kind::cuda)
+    throw input_error("--graph replays a step on a GPU; say --device cuda, or leave it out");
+  if (o.graph && !flags.given("--capacity"))
+    throw input_error(fmt::format(
+        "--graph needs a fixed number of rows for every expert; say --capacity {:.2f}, which always suffices, or less",
+        1.0 * m.experts / m.top_k));
+  if (o.graph && o.pp > 1)
+    throw input_error(fmt::format("--graph replays the step of one pipeline rank; leave out --pp {}, or --graph", o.pp));
+  if (o.graph && flags.given("--trace"))
+    throw input_error("--graph has no times of single ops, which --trace shows; leave out one of them");
   if (o.compare && flags.given("--policy"))
     throw input_error("--compare runs every policy; leave out --policy, or --compare");
   check_together(o);

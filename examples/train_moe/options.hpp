@@ -23,6 +23,10 @@ char const* name_of(policy which);
 /// How ranks on GPUs reach each other. `usual`: staged for threads, nccl for processes.
 enum class transport_kind : unsigned char { usual, staged, peer, nccl };
 
+struct options;
+/// What `capacity` comes to, 0 if there is none. No expert needs more slots than there are tokens.
+int slots_of(options const& o);
+
 struct options {
   std::filesystem::path text;
   policy how = policy::split_dw;
@@ -36,6 +40,10 @@ struct options {
   int steps = 200;
   int batch = 2; ///< sequences of one microbatch on one rank
   model_config model;
+  /// Slots of an expert for the choices of one rank in a microbatch, to how many there would be if all experts were chosen
+  /// equally often; 0: as many as there are choices.
+  double capacity = 0;
+  bool graph = false; ///< a step is captured once and then replayed
 
   transport_kind transport = transport_kind::usual; ///< on GPUs
 

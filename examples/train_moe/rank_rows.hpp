@@ -14,6 +14,8 @@ public:
   virtual void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows,
                           std::size_t row_bytes) = 0;
   virtual bool rows_on_device() const = 0;
+  /// Whether a call may be captured into a graph as long as its counts stay the same.
+  virtual bool capturable() const { return false; }
   /// The exchange of host memory among the same ranks.
   virtual rank_rows& host() = 0;
   /// How long its calls took, as far as that is measured. Read it while no call is in progress.

@@ -125,6 +125,8 @@ nlohmann::ordered_json config_of(options const& o) {
                                 {"lr", o.learning_rate},
                                 {"clip", o.clip},
                                 {"aux", m.auxiliary}};
+  config["capacity"] = o.capacity > 0 ? nlohmann::ordered_json(o.capacity) : nullptr;
+  config["graph"] = o.graph;
   config["link_gbps"] = o.link_gbps > 0 ? nlohmann::ordered_json(o.link_gbps) : nullptr;
   config["link_us"] = o.link_us > 0 ? nlohmann::ordered_json(o.link_us) : nullptr;
   config["text"] = o.text.string();
@@ -184,6 +186,9 @@ void print_header(options const& o, corpus const& text) {
   fmt::print("run    {} steps of {} bytes: {} {} x {} microbatches x {} sequences of {}; {}\n", o.steps,
              grouped(1.0 * o.ep * o.microbatches * o.batch * m.sequence), o.ep,
              o.pp == 1 ? "ranks" : "expert ranks", o.microbatches, o.batch, m.sequence, link_text(o));
+  if (o.capacity > 0)
+    fmt::print("slots  {} of every expert for the {} choices of a rank in a microbatch\n", slots_of(o),
+               grouped(1.0 * o.batch * m.sequence * m.top_k));
   if (o.pp > 1 || !o.pipeline.empty())
     fmt::print("plan   {}\n", plan_text(plan_of(o, o.compare ? policy::serial : o.how).facts()));
   fmt::print("\n");
@@ -231,13 +236,15 @@ std::string comparison_table(std::span<run_result const> runs) {
                     fmt::format("{:.4f}", run.held_out_loss), same ? "yes" : "no",
                     fmt::format("{:.1f} ms", 1e3 * median_step(run)),
                     fmt::format("{:.3f}", median_step(run) / median_step(*serial)),
-                    fmt::format("{:.1f} ms", 1e3 * exposed_step(run)), mebibytes(run.peak_bytes)});
+                    std::isnan(run.exposed_seconds) ? "-" : fmt::format("{:.1f} ms", 1e3 * exposed_step(run)), mebibytes(run.peak_bytes)});
   }
   return aligned(rows);
 }
 
 void print_comparison(options const& o, std::span<run_result const> runs) {
   fmt::print("\n{}\n", comparison_table(runs));
+  if (o.graph)
+    fmt::print("From the second step on every step was one captured graph, whose ops have no times of their own.\n");
   fmt::print("gradients as serial: bit-identical in the last step, and so were the losses of all steps.\n"
              "step: median, with update. exposed comm: communication busy and compute idle, of a step; {}.\n"
              "peak activations: what a step allocates at its peak, all {} ranks together.\n"

@@ -31,6 +31,7 @@ struct step_parts {
   rank_place place;
   stage_peers& peers;
   stretto::host::failure_board& board;
+  bool graph = false;  ///< captured once and replayed
 };
 
 /// The independent yardstick: one ordinary autograd graph for each microbatch of a stage, no schedule within it.

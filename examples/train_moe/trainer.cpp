@@ -5,6 +5,7 @@
 #include "optimizer.hpp"
 #include "run_device.hpp"
 #include "run_plan.hpp"
+#include "slot_check.hpp"
 #include "thread_links.hpp"
 
 #include <stretto/adapters/host/group.hpp>
@@ -18,6 +19,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -60,13 +62,17 @@ public:
         place_(place), shares_process_(links.shares_process()), ranks_(links.all()),
         replicas_(links.replicas()), linked_(links.rows()),
         transport_(device_.make_transport({run.o, run.how, run.plan, place, links})),
-        rows_(transport_->rows()), exchange_(rows_, run.o.model.experts / run.o.ep),
+        rows_(transport_->rows()), exchange_(rows_, run.o.model.experts / run.o.ep, slots_of(run.o)),
         peers_(transport_->peers()),
         model_(run.o.model, exchange_, parts_of(facts_, place.pipeline_rank(), run.o.model.layers),
                device_.expert_linear()),
         optimizer_(model_.parameters()) {
     model_.step().resize(run.o.model.layers, run.o.microbatches, run.o.ep);
-    runner_ = device_.make_step(run.how, {model_, run.plan, place_, peers_, links.board()});
+    if (run.o.capacity > 0) model_.step().use_slots(slots_of(run.o), torch_device(run.o.model.device));
+    if (run.o.graph && (!rows_.capturable() || (shares_process_ && run.o.ep > 1)))
+      throw input_error("--graph: the exchange of rows between --ep " + std::to_string(run.o.ep) +
+                        " ranks cannot be captured; leave out --graph, or say --ep 1");
+    runner_ = device_.make_step(run.how, {model_, run.plan, place_, peers_, links.board(), run.o.graph});
   }
 
   /// Rank 0 gets the whole result.
@@ -84,6 +90,7 @@ public:
       run_step(exposed);
       ranks_.barrier();
       if (counts_memory()) result.peak_bytes = std::max(result.peak_bytes, device_.peak_bytes() - before);
+      if (options_.capacity > 0) check_slots(options_, model_.step().slot_use, step, ranks_);
       auto const loss = mean_loss();
       reduce_replicated(model_.parameters(), replicas_);
       auto const norm = global_norm(model_.parameters(), ranks_);
@@ -149,17 +156,20 @@ private:
   template <class Window> void load(int microbatches, Window const& window) {
     auto const tokens = static_cast<std::int64_t>(options_.batch) * options_.model.sequence;
     for (int m = 0; m < microbatches; ++m) {
-      auto& batch = model_.step().batches[static_cast<std::size_t>(m)];
-      batch = {at::empty({tokens}, at::kLong), at::empty({tokens}, at::kLong)};
-      auto* ids = batch.ids.mutable_data_ptr<std::int64_t>();
-      auto* targets = batch.targets.mutable_data_ptr<std::int64_t>();
+      token_batch const read{at::empty({tokens}, at::kLong), at::empty({tokens}, at::kLong)};
+      auto* ids = read.ids.mutable_data_ptr<std::int64_t>();
+      auto* targets = read.targets.mutable_data_ptr<std::int64_t>();
       for (int b = 0; b < options_.batch; ++b) {
         auto const bytes = window(m, place_.expert_rank() * options_.batch + b);
         ids = std::copy(bytes.begin(), bytes.end() - 1, ids);
         targets = std::copy(bytes.begin() + 1, bytes.end(), targets);
       }
-      auto const device = torch_device(options_.model.device);
-      batch = {batch.ids.to(device), batch.targets.to(device)};
+      // Always in the same places: a captured step reads them there.
+      auto& batch = model_.step().batches[static_cast<std::size_t>(m)];
+      auto const place = read.ids.options().device(torch_device(options_.model.device));
+      if (!batch.ids.defined()) batch = {at::empty({tokens}, place), at::empty({tokens}, place)};
+      batch.ids.copy_(read.ids);
+      batch.targets.copy_(read.targets);
     }
   }
 
@@ -168,11 +178,17 @@ private:
       return text_.training(options_.model.seed, step, microbatch, which);
     });
     for (auto const& each : model_.parameters()) each.weight->zero_grad();
+    if (options_.capacity > 0) model_.step().slot_use.zero_();
   }
 
   void run_step(double& exposed) {
     auto const exchanged = rows_.seconds();
     runner_->run();
+    if (options_.graph) {
+      // Ops in a graph have no times of their own.
+      exposed = std::numeric_limits<double>::quiet_NaN();
+      return;
+    }
     auto const ops = runner_->timeline();
     exposed +=
         ops.empty() ? rows_.seconds() - exchanged : stretto::busy_of_rank(ops, place_.rank).exposed_us * 1e-6;
@@ -206,6 +222,7 @@ private:
     report({done, loss, tokens / step_time, step_time * (options_.steps - done)});
   }
 
+  /// With as many rows as there are: what does not fit the slots of a step is no matter here.
   double evaluate() {
     at::NoGradGuard const no_graph;
     auto const microbatches = evaluation_microbatches(options_);

@@ -15,7 +15,7 @@ from launching import LAUNCH, TINY, environment, free_port, start, write_text
 COMMON = ["--steps", "2", "--microbatches", "6", "--deadline", "60"]
 GRIDS = [
     ("2", ["--ep", "2"]),
-    ("4", ["--ep", "2", "--pp", "2", "--pipeline", "dual_pipe_v"]),
+    ("4", ["--ep", "2", "--pp", "2", "--pipeline", "dual_pipe_v", "--capacity", "2"]),
     ("3", ["--ep", "1", "--pp", "3", "--pipeline", "zero_bubble_v", "--policy", "serial", "--dtype", "bf16"]),
     ("4", ["--ep", "1", "--pp", "4", "--pipeline", "interleaved_ep", "--policy", "two_stream_1f1b"]),
     ("2", ["--ep", "1", "--pp", "2", "--pipeline", "interleaved", "--chunks", "3", "--policy", "autograd"]),
@@ -46,6 +46,12 @@ def check_bits(program: str, text: str, folder: pathlib.Path) -> None:
             events = json.loads(trace.read_text())["traceEvents"]
             assert {e["pid"] for e in events} == set(range(int(count)))
         assert answer.stdout.count("held-out ") == 1, answer.stdout
+    file.unlink()
+    answer = subprocess.run(["sh", str(LAUNCH), "2", "--", program, "--text", text, *TINY, *COMMON, "--ep", "2", "--capacity", "0.3",
+                             "--json", str(file)], env=environment(), capture_output=True, text=True, timeout=120)
+    said = set(answer.stderr.splitlines())
+    assert answer.returncode == 1 and len(said) == 1 and "found no slot" in said.pop(), answer
+    assert not file.exists()
 
 
 def ends(running: list[subprocess.Popen], words: list[str], seconds: float = 60) -> None:

@@ -1,5 +1,6 @@
 #include <train_moe/corpus.hpp>
 #include <train_moe/cuda_device.hpp>
+#include <train_moe/graph_step.hpp>
 #include <train_moe/schedule_step.hpp>
 #include <train_moe/trainer.hpp>
 
@@ -9,13 +10,17 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <cmath>
 #include <fstream>
 #include <limits>
 #include <random>
+#include <memory>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include <unistd.h>
 
@@ -179,8 +184,10 @@ public:
   }
   expert_linear_function expert_linear() const override { return real_->expert_linear(); }
   std::unique_ptr<step_runner> make_step(policy how, step_parts const& of) const override {
-    return make_schedule_step<churning_tensors, shaken_lanes, stretto::no_peers<at::Tensor>>(
+    auto step = make_schedule_step<churning_tensors, shaken_lanes, stretto::no_peers<at::Tensor>>(
         how, of, cuda::lane_options{.rank = of.place.rank}, &of.board);
+    if (of.graph) return std::make_unique<graph_step>(std::move(step));
+    return step;
   }
   double now_us() const override { return real_->now_us(); }
   std::size_t live_bytes() const override { return real_->live_bytes(); }
@@ -213,6 +220,101 @@ TEST_CASE("the same with experts of other numbers, without shared ones, with one
   SECTION("double") { o.model.type = number_type::f64; }
   SECTION("no auxiliary loss") { o.model.auxiliary = 0; }
   check_policies(o, corpus(file.path(), o.model.sequence));
+}
+
+TEST_CASE("with slots of a fixed number every policy gives the bits of ordinary autograd on a GPU", "[gpu]") {
+  text_file const file;
+  auto o = small();
+  o.model.type = GENERATE(number_type::f32, number_type::bf16);
+  o.ep = GENERATE(1, 2);
+  o.capacity = 2;
+  CAPTURE(o.ep, o.model.type);
+  check_policies(o, corpus(file.path(), o.model.sequence));
+}
+
+TEST_CASE("a captured step has new tokens and routing in every replay and gives the bits of ordinary ones", "[gpu]") {
+  text_file const file;
+  auto o = small();
+  o.ep = 1;
+  o.steps = 6;
+  o.capacity = 2;
+  o.model.type = GENERATE(number_type::f32, number_type::bf16);
+  o.microbatches = GENERATE(1, 4);
+  CAPTURE(o.microbatches, o.model.type);
+  corpus const text(file.path(), o.model.sequence);
+  auto const ordinary = run(o, policy::split_dw, text);
+  o.graph = true;
+  for (auto const how : all_policies) {
+    CAPTURE(name_of(how));
+    CHECK(same(run(o, how, text), ordinary));
+  }
+}
+
+TEST_CASE("late ops and memory that is written over change no bit of a captured step", "[gpu]") {
+  text_file const file;
+  auto o = larger();
+  o.ep = 1;
+  o.capacity = 2;
+  corpus const text(file.path(), o.model.sequence);
+  auto const ordinary = run(o, policy::serial, text);
+  hostile_gpu const hostile(true);
+  o.graph = true;
+  CHECK(same(run(o, policy::split_dw, text), ordinary));
+}
+
+TEST_CASE("runs in several threads capture and replay their steps on one GPU at the same time", "[gpu]") {
+  text_file const file;
+  auto o = small();
+  o.ep = 1;
+  o.steps = 8;
+  o.capacity = 2;
+  corpus const text(file.path(), o.model.sequence);
+  auto const ordinary = run(o, policy::split_dw, text);
+  o.graph = true;
+  constexpr std::size_t count = 2;
+  std::vector<run_result> found(count);
+  std::vector<std::string> problems(count);
+  std::vector<std::thread> threads;
+  for (std::size_t which = 0; which < count; ++which)
+    threads.emplace_back([&, which] {
+      try {
+        found[which] = run(o, policy::split_dw, text);
+      } catch (std::exception const& problem) {
+        problems[which] = problem.what();
+      }
+    });
+  for (auto& each : threads) each.join();
+  for (std::size_t which = 0; which < count; ++which) {
+    CHECK(problems[which] == "");
+    CHECK(same(found[which], ordinary));
+  }
+}
+
+TEST_CASE("choices without a slot end a run whose steps are replayed, with the sentence of ordinary ones", "[gpu]") {
+  text_file const file;
+  auto o = small();
+  o.ep = 1;
+  o.steps = 12;
+  corpus const text(file.path(), o.model.sequence);
+  // As many slots as last for three steps, but not for all.
+  std::string ordinary;
+  for (o.model.seed = 1; o.model.seed < 4 && ordinary.empty(); ++o.model.seed)
+    for (o.capacity = 1; o.capacity < 2; o.capacity += 1.0 / 24) {
+      try {
+        run(o, policy::split_dw, text);
+        break;
+      } catch (std::exception const& problem) {
+        ordinary = problem.what();
+      }
+      auto const late = ordinary.find("step 1,") == std::string::npos && ordinary.find("step 2,") == std::string::npos &&
+                        ordinary.find("step 3,") == std::string::npos;
+      if (late) break;
+      ordinary.clear();
+    }
+  --o.model.seed;
+  REQUIRE_THAT(ordinary, Catch::Matchers::ContainsSubstring("found no slot"));
+  o.graph = true;
+  CHECK_THROWS_WITH(run(o, policy::split_dw, text), ordinary);
 }
 
 TEST_CASE("a GPU learns what a CPU learns", "[gpu]") {

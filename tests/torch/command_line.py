@@ -50,7 +50,7 @@ def check_numbers(refuse: Refusals) -> None:
         ("must be a whole number", whole,
          ("0", "-1", "abc", " 4", "4 ", "4.5", "1e3", "0x4", "99999999999999999999", "nan", "4\n4", "")),
         ("must be a whole number", ["--dense", "--shared", "--seed"], ("-1", "x", "1.5", "99999999999999999999")),
-        ("must be a number above 0", ["--lr", "--clip", "--link-gbps"],
+        ("must be a number above 0", ["--lr", "--clip", "--link-gbps", "--capacity"],
          ("0", "-1", "nan", "inf", "-inf", "1e999", "x", "1.0x")),
         ("must be a number of at least 0", ["--aux", "--link-us"], ("-1", "nan", "inf", "x")),
     ]
@@ -79,6 +79,9 @@ def check_words(refuse: Refusals) -> None:
             Refusals(str(there), refuse.folder).says("there is no NVIDIA driver", "--device", "cuda")
     refuse.says("--link-us models a link", "--device", "cuda", "--link-us", "5")
     refuse.says("cpu, cuda", "--device", "tpu")
+    refuse.says("say --device cuda", "--graph", "--capacity", "4")
+    refuse.says("--capacity 4.00, which always suffices", "--graph", "--device", "cuda")
+    refuse.says("no times of single ops", "--graph", "--capacity", "4", "--device", "cuda", "--trace", "t.json")
     refuse.says("--policy", "--policy", "x" * 10000)
     refuse.says("--compare", "--compare", "--policy", "serial")
     refuse.says("compare was given", "--compare=yes")
@@ -203,6 +206,17 @@ def check_results(program: str, text: str, folder: pathlib.Path) -> None:
     table = answer.stdout[answer.stdout.index("policy  "):].splitlines()
     assert len({len(line) for line in table[:6]}) == 1, answer.stdout
     assert all(" yes " in line for line in table[2:6]), answer.stdout
+
+    answer = run(program, "--text", text, *TINY, "--compare", "--capacity", "2", "--json", str(folder / "all.json"))
+    assert answer.returncode == 0 and answer.stderr == "", answer
+    slots = json.loads((folder / "all.json").read_text())["runs"]
+    assert len({r["grad_digest"] for r in slots}) == len({tuple(r["losses"]) for r in slots}) == 1, slots
+    assert slots[0]["config"]["capacity"] == 2 and both[0]["config"]["capacity"] is None
+    assert all(abs(a - b) < 1e-5 for a, b in zip(slots[0]["losses"], both[0]["losses"], strict=True)), (slots, both)
+    assert "slots  24 of every expert for the 48 choices" in answer.stdout, answer.stdout
+    answer = run(program, "--text", text, *TINY, "--capacity", "0.2", "--json", str(folder / "no.json"))
+    assert answer.returncode == 1 and answer.stderr.count("\n") == 1 and "found no slot" in answer.stderr, answer
+    assert not (folder / "no.json").exists()
 
     answer = run(program, "--text", text, *TINY, "--json", "/dev/stdout")
     assert answer.returncode == 0 and '"grad_digest"' in answer.stdout

@@ -50,12 +50,14 @@ struct worst_case {
 /// A tiny model on one rank of several, and the loss whose gradient it has: cross-entropy and load balancing.
 class rank_under_test {
 public:
-  rank_under_test(model_config const& config, int microbatches, stretto::host::group& group, int rank)
+  /// `capacity`: slots of an expert for the rows of a rank, 0: as many as there are.
+  rank_under_test(model_config const& config, int microbatches, stretto::host::group& group, int rank, int capacity)
       : rank_(rank), microbatches_(microbatches), ranks_(group.communicator(rank, 1)),
-        rows_(group.communicator(rank, 0)), exchange_(rows_, config.experts / group.ranks()),
+        rows_(group.communicator(rank, 0)), exchange_(rows_, config.experts / group.ranks(), capacity),
         model_(config, exchange_),
         plan_(stretto::proved_plan<stretto::OneFOneBOverlapped>(1, microbatches)), records_(static_cast<std::size_t>(config.layers * microbatches)) {
     model_.step().resize(config.layers, microbatches, group.ranks());
+    if (capacity > 0) model_.step().use_slots(capacity, at::kCPU);
     for (int m = 0; m < microbatches; ++m) {
       auto generator = at::detail::createCPUGenerator(static_cast<std::uint64_t>(1 + rank * 100 + m));
       auto const draw = [&] { return at::randint(12, {3 * config.sequence}, generator, at::kLong); };
@@ -147,19 +149,21 @@ private:
 
 TEST_CASE("the gradient of the whole model is that of finite differences", "[torch]") {
   auto config = tiny();
-  int ranks = 1, microbatches = 2;
+  int ranks = 1, microbatches = 2, capacity = 0;
   SECTION("one rank") {}
   SECTION("two ranks") { ranks = 2; }
   SECTION("one expert of all is chosen, no shared ones") { config.top_k = 1, config.shared = 0, ranks = 2; }
   SECTION("all experts are chosen, one on each rank") { config.top_k = 4, ranks = 4, microbatches = 1; }
-  CAPTURE(ranks, config.top_k, config.shared);
+  SECTION("slots, more than are needed") { ranks = 2, capacity = 15; }
+  SECTION("slots, fewer than are needed: what is lost counts as zero") { ranks = 2, capacity = 5; }
+  CAPTURE(ranks, config.top_k, config.shared, capacity);
 
   std::vector<std::map<std::string, worst_case>> found(static_cast<std::size_t>(ranks));
   stretto::host::group group(ranks);
   group.add_domain();
   group.run([&](int rank) {
     stretto::torch::use_one_thread();
-    rank_under_test tested(config, microbatches, group, rank);
+    rank_under_test tested(config, microbatches, group, rank, capacity);
     tested.differentiate();
     tested.compare(found[static_cast<std::size_t>(rank)]);
   });

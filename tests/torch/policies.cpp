@@ -9,6 +9,8 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <cmath>
+#include <exception>
+#include <string>
 
 using namespace train_moe;
 
@@ -69,6 +71,8 @@ TEST_CASE("every policy gives the bits of ordinary autograd",
   SECTION("all experts") { o.model.top_k = 4, o.model.auxiliary = 0; }
   SECTION("one expert on each rank") { o.model.experts = 2; }
   SECTION("one expert on one rank") { o.model.experts = 1, o.model.top_k = 1, o.ep = 1; }
+  SECTION("slots for all rows") { o.capacity = 2, o.ep = GENERATE(1, 2); }
+  SECTION("slots for all rows, bf16, of a large model's kind") { o.capacity = 8, o.model.experts = 16, o.model.type = number_type::bf16; }
   SECTION("more experts than rows") { o.model.experts = 64, o.batch = 1, o.model.sequence = 4; }
   CAPTURE(o.microbatches, o.ep, o.model.experts, o.model.top_k);
   check_policies(o, corpus(file.path(), o.model.sequence));
@@ -101,6 +105,40 @@ TEST_CASE("a run can be repeated, and depends on its seed", "[torch]") {
   auto const other = run(o, policy::split_dw, text);
   CHECK(other.losses != first.losses);
   CHECK(other.gradient_digest != first.gradient_digest);
+}
+
+TEST_CASE("slots hardly change the losses, however many are empty", "[torch]") {
+  text_file const file;
+  auto o = small();
+  corpus const text(file.path(), o.model.sequence);
+  auto const without = run(o, policy::split_dw, text);
+  o.capacity = GENERATE(2, 1.9);
+  CHECK(slots_of(o) == (o.capacity == 2 ? 24 : 23));
+  auto const with = run(o, policy::split_dw, text);
+  for (std::size_t i = 0; i < with.losses.size(); ++i) CHECK(std::abs(with.losses[i] - without.losses[i]) <= 1e-5);
+  CHECK(std::abs(with.held_out_loss - without.held_out_loss) <= 1e-5);
+}
+
+TEST_CASE("a choice without a slot ends the run with a sentence, whatever the policy", "[torch]") {
+  text_file const file;
+  auto o = small();
+  o.capacity = 0.5;
+  corpus const text(file.path(), o.model.sequence);
+  using Catch::Matchers::ContainsSubstring;
+  std::string first;
+  for (auto const how : all_policies) {
+    std::string said;
+    try {
+      run(o, how, text);
+    } catch (std::exception const& problem) {
+      said = problem.what();
+    }
+    CHECK_THAT(said, ContainsSubstring("step 1, rank 0, layer 1, microbatch 0: ") &&
+                         ContainsSubstring(" choices found no slot; an expert has 6 and one was chosen ") &&
+                         ContainsSubstring("raise --capacity to ") && ContainsSubstring("(2.00 always suffices)"));
+    if (!first.empty()) CHECK(said.substr(said.find("step 1")) == first.substr(first.find("step 1")));
+    first = said;
+  }
 }
 
 TEST_CASE("a modelled link costs time and changes no bit", "[torch]") {

@@ -9,13 +9,17 @@
 #include <stretto/adapters/torch/device_order.hpp>
 #include <stretto/adapters/torch/expert_functions.hpp>
 #include <stretto/adapters/torch/rows.hpp>
+#include <stretto/adapters/torch/slots.hpp>
 #include <stretto/block.hpp>
 
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace train_moe {
 
@@ -27,8 +31,8 @@ public:
   using saves = stretto::values<>;
 
   AttentionAndRouter(initializer const& init, double residual_deviation, step_data& step, int layer)
-      : experts_(init.config().experts), top_k_(init.config().top_k), attention_(init, residual_deviation),
-        norm_(init, "experts.norm"), router_(init, step, layer) {
+      : experts_(init.config().experts), top_k_(init.config().top_k), step_(&step), layer_(layer),
+        attention_(init, residual_deviation), norm_(init, "experts.norm"), router_(init, step, layer) {
     if (init.config().shared > 0)
       shared_.emplace(init, "shared.up", "shared.down", init.config().shared * init.config().ffn, residual_deviation);
   }
@@ -37,11 +41,11 @@ public:
     auto const x = attention_(io[hidden{}]);
     auto const normed = norm_(x);
     auto const chosen = router_(normed, io.microbatch());
-    auto sorted = stretto::torch::route_by_expert(chosen.ids, experts_);
-    io[sorted_rows{}] = stretto::torch::permute_rows(normed, sorted.order, sorted.inverse, top_k_);
+    row_way way(chosen.ids, experts_, *step_, layer_, io.microbatch());
+    io[sorted_rows{}] = way.to_experts(normed, top_k_);
     io[weights{}] = chosen.weights;
     io[residual{}] = shared_ ? x + (*shared_)(normed) : x;
-    io[routing{}] = std::move(sorted);
+    io[routing{}] = std::move(way);
   }
 
   router& routes() { return router_; }
@@ -55,6 +59,8 @@ public:
 private:
   int experts_;
   int top_k_;
+  step_data const* step_;
+  int layer_;
   attention attention_;
   norm norm_;
   router router_;
@@ -72,8 +78,7 @@ public:
   explicit Dispatch(Comm& comm) : comm_(&comm) {}
 
   void forward(auto& io) {
-    // The only place where the host waits for a device: counts must be known before the rows can go.
-    typename Comm::routing const where{io[routing{}].rows.template read<int>()};
+    typename Comm::routing const where{io[routing{}].rows()};
     io[arrived_rows{}] =
         stretto::torch::dispatch_rows(*comm_, io[sorted_rows{}], where, io[exchange<Comm>{}]);
   }
@@ -90,7 +95,7 @@ public:
   using saves = stretto::values<>;
 
   Experts(initializer const& init, double residual_deviation, int first, int count, expert_linear_function linear)
-      : first_(first), count_(count), linear_(linear),
+      : first_(first), count_(count), ranks_(init.config().experts / count), linear_(linear),
         up_(init.experts("experts.up", first, count, {init.config().hidden, 2 * init.config().ffn},
                          1.0 / std::sqrt(init.config().hidden))),
         down_(init.experts("experts.down", first, count, {init.config().ffn, init.config().hidden},
@@ -98,10 +103,16 @@ public:
 
   void forward(auto& io) {
     namespace st = stretto::torch;
-    auto const local = st::order_arrived(io[exchange<Comm>{}].arrived(), count_, io[arrived_rows{}].device());
-    auto const rows = st::permute_rows(io[arrived_rows{}], local.order, local.inverse);
-    auto const inner = swiglu(linear_(rows, local.rows, up_));
-    io[expert_rows{}] = st::permute_rows(linear_(inner, local.rows, down_), local.inverse, local.order);
+    auto const& arrived = io[arrived_rows{}];
+    auto const& made = io[exchange<Comm>{}];
+    if (made.in_slots()) {
+      std::vector<std::int64_t> const each(static_cast<std::size_t>(count_), arrived.size(0) / count_);
+      io[expert_rows{}] = st::regroup_rows(compute(st::regroup_rows(arrived, ranks_, count_), each), count_, ranks_);
+    } else {
+      auto const local = st::order_arrived(made.arrived(), count_, arrived.device());
+      auto const computed = compute(st::permute_rows(arrived, local.order, local.inverse), local.rows);
+      io[expert_rows{}] = st::permute_rows(computed, local.inverse, local.order);
+    }
   }
   template <class F> void for_each_parameter(F&& f) {
     f(model_parameter{&up_, first_});
@@ -109,8 +120,13 @@ public:
   }
 
 private:
+  at::Tensor compute(at::Tensor const& rows, std::vector<std::int64_t> const& of_expert) {
+    return linear_(swiglu(linear_(rows, of_expert, up_)), of_expert, down_);
+  }
+
   int first_;
   int count_;
+  int ranks_;
   expert_linear_function linear_;
   stretto::torch::parameter up_;
   stretto::torch::parameter down_;
@@ -127,10 +143,8 @@ public:
 
   void forward(auto& io) {
     auto const back = stretto::torch::combine_rows(*comm_, io[expert_rows{}], io[exchange<Comm>{}]);
-    auto const& way = io[routing{}];
     auto const& x = io[residual{}];
-    auto const by_token = stretto::torch::permute_rows(back, way.inverse, way.order)
-                              .view({x.size(0), io[weights{}].size(1), x.size(1)});
+    auto const by_token = io[routing{}].to_tokens(back).view({x.size(0), io[weights{}].size(1), x.size(1)});
     io[hidden{}] = x + by_token.mul(io[weights{}].unsqueeze(-1)).sum(1).to(x.scalar_type());
   }
 

@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,26 @@ struct inject_function : torch::autograd::Function<inject_function> {
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* saved,
                                                  torch::autograd::variable_list gradients) {
     return {gradients[0] + saved->get_saved_variables()[0], {}};
+  }
+};
+
+/// Where `ids` [rows, k] name one of `width` columns: [rows, k, width].
+inline at::Tensor is_named(at::Tensor const& ids, std::int64_t width) {
+  return ids.unsqueeze(-1).eq(at::arange(width, ids.options()));
+}
+
+/// Columns `ids` [rows, k] of each row of `x`, different ones. The gradient goes back by comparison: scattered additions
+/// are in an order of chance on a GPU, or make the host wait.
+struct pick_columns_function : torch::autograd::Function<pick_columns_function> {
+  static at::Tensor forward(torch::autograd::AutogradContext* saved, at::Tensor const& x, at::Tensor const& ids) {
+    saved->save_for_backward({ids});
+    saved->saved_data["width"] = x.size(1);
+    return x.gather(1, ids);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* saved,
+                                                 torch::autograd::variable_list gradients) {
+    auto const named = is_named(saved->get_saved_variables()[0], saved->saved_data["width"].toInt());
+    return {named.to(gradients[0].scalar_type()).mul_(gradients[0].unsqueeze(-1)).sum(1), {}};
   }
 };
 
@@ -54,7 +75,7 @@ public:
     auto probabilities = logits.softmax(-1, wide_type(logits.scalar_type()));
     auto const ids = choose(probabilities.detach(), microbatch);
     probabilities = balance(probabilities, ids, microbatch);
-    auto weights = probabilities.gather(1, ids);
+    auto weights = detail::pick_columns_function::apply(probabilities, ids);
     if (config_.top_k > 1) weights = weights / weights.sum(1, /*keepdim=*/true);
     return {ids, weights};
   }
@@ -82,9 +103,10 @@ private:
     auto const experts = probabilities.size(1);
     auto const sequences = probabilities.size(0) / config_.sequence;
     auto const of_choice = static_cast<double>(experts) / (config_.sequence * config_.top_k);
-    auto const chosen = ids.view({sequences, -1});
-    auto share = at::zeros({sequences, experts}, probabilities.options().requires_grad(false));
-    share.scatter_add_(1, chosen, at::full_like(chosen, of_choice, share.options()));
+    auto const share = detail::is_named(ids.view({sequences, -1}), experts)
+                           .sum(1)
+                           .to(probabilities.scalar_type())
+                           .mul_(of_choice);
 
     auto const by_sequence = probabilities.detach().view({sequences, config_.sequence, experts});
     auto const mean = by_sequence.mean(1);

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <stretto/adapters/torch/device_order.hpp>
+#include "row_way.hpp"
+
 #include <stretto/value.hpp>
 
 namespace train_moe {
@@ -8,14 +9,14 @@ namespace train_moe {
 struct hidden : stretto::value {}; ///< [tokens, hidden], between layers
 struct residual : stretto::value {}; ///< [tokens, hidden], what the experts' output is added to
 struct weights : stretto::value {}; ///< [tokens, top_k], of the chosen experts
-struct sorted_rows : stretto::value {}; ///< [tokens * top_k, hidden], by expert
+struct sorted_rows : stretto::value {}; ///< [tokens * top_k or all slots, hidden], by expert
 struct arrived_rows : stretto::value {}; ///< [rows from all ranks, hidden], by source rank and local expert
 struct expert_rows : stretto::value {}; ///< the same places, after the experts
 struct loss : stretto::objective {}; ///< this microbatch's share of the step's mean loss
 
 /// Where the router sends rows.
 struct routing : stretto::metadata {
-  using type = stretto::torch::routed_rows;
+  using type = row_way;
 };
 
 /// What the exchange knows after the dispatch.

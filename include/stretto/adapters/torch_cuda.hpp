@@ -9,6 +9,7 @@
 /// `cublas::stream_handles`.
 #include <stretto/adapters/torch_cuda/current_stream.hpp>
 #include <stretto/adapters/torch_cuda/expert_products.hpp>
+#include <stretto/adapters/torch_cuda/graph_memory.hpp>
 #include <stretto/adapters/torch_cuda/memory.hpp>
 #include <stretto/adapters/torch_cuda/message_tensors.hpp>
 #include <stretto/adapters/torch_cuda/repeatable.hpp>

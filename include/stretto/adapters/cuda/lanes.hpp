@@ -40,6 +40,9 @@ struct lane_options {
 /// A step begins behind what its thread has issued on the current stream before, and `drain` leaves nothing running: so a
 /// step may read what was made before it, and what it made may be read after it, on any stream.
 ///
+/// While the current stream is being captured (`step_graph`), a step becomes part of the graph: `drain` does not wait but
+/// joins the lanes into the current stream, nothing is timed, and no op is waited for.
+///
 /// An op that throws ends the step: what is issued later is skipped, and `drain` throws an error that names it. With the
 /// board of a group (its type is `Board`) the step ends on every rank of the group.
 template <stream_follower Follow = thread_stream, class Board = failure_note> class lanes {
@@ -48,6 +51,7 @@ public:
   struct event {
     edge mark;
     lane on = lane::compute;
+    unsigned long step = 0;  ///< of its last record
   };
 
   explicit lanes(lane_options const& options = {}, Follow follow = {}, Board* shared = nullptr)
@@ -69,14 +73,15 @@ public:
     cudaStream_t const where = stream(on);
     begin();
     auto& watch = watches_[index(on)];
+    bool const timed = !capturing_;
     try {
       op_range const shown(options_.ranges, label);
       [[maybe_unused]] auto const current = follow_.enter(where);
       stretto::detail::place_scope const here(stretto::detail::place_of(label));
-      watch.start(label, where);
+      if (timed) watch.start(label, where);
       task();
-      watch.stop(where);
-      check(options_.check_each_op ? cudaStreamSynchronize(where) : cudaPeekAtLastError(), "what the op launched");
+      if (timed) watch.stop(where);
+      check(options_.check_each_op && timed ? cudaStreamSynchronize(where) : cudaPeekAtLastError(), "what the op launched");
     } catch (std::exception const& problem) {
       board_.report({options_.rank, true, label, problem.what(), std::current_exception()});
     } catch (...) {
@@ -86,27 +91,27 @@ public:
   }
 
   void record(lane on, event& mark) {
+    cudaStream_t const where = stream(on);
+    if (board_.failed()) return;
     begin();
-    mark.mark.record(stream(on));
+    mark.mark.record(where);
     mark.on = on;
+    mark.step = step_;
   }
 
+  /// What was recorded in an earlier step has happened, and has no place in a graph of this one.
   void wait(lane on, event const& mark) {
+    cudaStream_t const where = stream(on);
+    if (board_.failed()) return;
     begin();
-    if (mark.on != on) mark.mark.wait(stream(on));
+    if (mark.on != on && mark.step == step_) mark.mark.wait(where);
   }
 
   /// Returns when every lane is idle. Throws if an op of this rank or of its group failed.
   void drain() {
-    begun_ = false;
-    for (auto const& each : streams_) {
-      if (!each) continue;
-      if (auto const result = cudaStreamSynchronize(each->get()); result != cudaSuccess)
-        board_.report({options_.rank, false, {},
-                       std::string("something that the step put on the GPU ended with '") + cudaGetErrorString(result) +
-                           "'; lane_options::check_each_op finds the op",
-                       std::make_exception_ptr(error(result, "cudaStreamSynchronize"))});
-    }
+    if (begun_) capturing_ ? join() : finish();
+    begun_ = capturing_ = false;
+    ++step_;
     if (!board_.failed()) return;
     auto const what = board_.first();
     if (&board_ == &own_board_) own_board_.clear();
@@ -145,10 +150,36 @@ private:
 
   void begin() {
     if (begun_) return;
+    cudaStream_t const outside = follow_.current();
+    capturing_ = is_capturing(outside);
     begun_ = true;
-    before_.record(follow_.current());
+    before_.record(outside);
     for (auto const& each : streams_)
       if (each) before_.wait(each->get());
+  }
+
+  void finish() {
+    for (auto const& each : streams_) {
+      if (!each) continue;
+      if (auto const result = cudaStreamSynchronize(each->get()); result != cudaSuccess)
+        board_.report({options_.rank, false, {},
+                       std::string("something that the step put on the GPU ended with '") + cudaGetErrorString(result) +
+                           "'; lane_options::check_each_op finds the op",
+                       std::make_exception_ptr(error(result, "cudaStreamSynchronize"))});
+    }
+  }
+
+  /// After a failure too, as far as it goes: a capture does not end as long as a stream has not come back.
+  void join() {
+    try {
+      for (auto const& each : streams_) {
+        if (!each) continue;
+        after_.record(each->get());
+        after_.wait(follow_.current());
+      }
+    } catch (std::exception const& problem) {
+      if (!board_.failed()) board_.report({options_.rank, false, {}, problem.what(), std::current_exception()});
+    }
   }
 
   lane_options const options_;
@@ -156,8 +187,9 @@ private:
   Board own_board_;
   Board& board_;
   int device_ = 0;
-  bool begun_ = false;
-  edge before_;
+  bool begun_ = false, capturing_ = false;
+  unsigned long step_ = 1;
+  edge before_, after_;
   std::optional<cuda::stream> streams_[static_cast<std::size_t>(lane::forward_port)];
   std::vector<stopwatch> watches_;
   time_mark epoch_;

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <stretto/adapter.hpp>
+#include <stretto/adapters/torch/exchange_rows.hpp>
 #include <stretto/detail/op_place.hpp>
 
 #include <ATen/ATen.h>
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -16,12 +16,6 @@
 namespace stretto {
 inline namespace v0 {
 namespace torch {
-
-/// An exchange whose rows may lie in device memory. `host()` exchanges host memory, such as counts, among the same ranks.
-template <class E> concept device_row_exchange = row_exchange<E> && requires(E& exchange) {
-  { exchange.rows_on_device() } -> std::convertible_to<bool>;
-  exchange.host();
-};
 
 /// The all-to-all of expert parallelism over any exchange of plain rows: an `expert_communicator` whose counts are
 /// exchanged before the rows. Experts lie on the ranks in order, `local_experts` on each. Tensors are in host memory,
@@ -107,29 +101,11 @@ private:
     if constexpr (device_row_exchange<Exchange>) return exchange_.host();
     else return exchange_;
   }
-  bool on_device() const {
-    if constexpr (device_row_exchange<Exchange>) return exchange_.rows_on_device();
-    else return false;
-  }
 
   at::Tensor exchange(at::Tensor const& rows, handle const& by, std::vector<int> const& to,
                       std::vector<int> const& from) {
     by.made_at_.require_here("expert_parallel: a handle");
-    if (rows.device().is_cpu() == on_device())
-      throw std::invalid_argument(std::string("expert_parallel: rows must be in ") + (on_device() ? "device" : "host") +
-                                  " memory");
-    auto const expected = std::accumulate(to.begin(), to.end(), std::int64_t{0});
-    if (rows.size(0) != expected)
-      throw std::invalid_argument("expert_parallel: " + std::to_string(rows.size(0)) + " rows for a handle of " +
-                                  std::to_string(expected));
-    auto const sent = rows.contiguous();
-    auto sizes = rows.sizes().vec();
-    sizes[0] = std::accumulate(from.begin(), from.end(), std::int64_t{0});
-    auto received = at::empty(sizes, rows.options());
-    auto row_bytes = static_cast<std::size_t>(rows.element_size());
-    for (std::size_t d = 1; d < sizes.size(); ++d) row_bytes *= static_cast<std::size_t>(sizes[d]);
-    exchange_.all_to_all(sent.const_data_ptr(), to.data(), received.mutable_data_ptr(), from.data(), row_bytes);
-    return received;
+    return exchange_rows(exchange_, rows, to, from, "expert_parallel");
   }
 
   Exchange& exchange_;

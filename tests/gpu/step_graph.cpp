@@ -1,0 +1,209 @@
+#include "../host/lane_laws.hpp"
+#include "device_memory.hpp"
+
+#include <stretto/adapters/cuda.hpp>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <barrier>
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace stretto;
+using test::device_bytes;
+using test::label;
+using bytes = std::vector<unsigned char>;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+template <counts_mode Counts, bool Capturable> struct some_communicator {
+  using tensor = int;
+  struct routing {};
+  struct handle {
+    handle() = default;
+    handle(handle&&) = default;
+    handle& operator=(handle&&) = default;
+  };
+  static constexpr counts_mode counts = Counts;
+  static constexpr int in_flight = 0;
+  static constexpr bool capturable = Capturable;
+  int rank() const;
+  int ranks() const;
+  int dispatch(int, routing, handle&);
+  int combine(int, handle&);
+  int dispatch_backward(int, handle&);
+  int combine_backward(int, handle&);
+};
+static_assert(cuda::capturable_communicator<some_communicator<counts_mode::static_capacity, true>>);
+static_assert(!cuda::capturable_communicator<some_communicator<counts_mode::static_capacity, false>>);
+static_assert(!cuda::capturable_communicator<some_communicator<counts_mode::host, true>>);
+
+void copy(device_bytes const& to, device_bytes const& from) {
+  cuda::check(cudaMemcpyAsync(to.data(), from.data(), to.size(), cudaMemcpyDeviceToDevice, cuda::thread_stream{}.current()),
+              "cudaMemcpyAsync");
+}
+
+/// Hands bytes from buffer to buffer, each time on the other lane. What does not wait finds what the step before left.
+class relay {
+public:
+  static constexpr std::size_t size = 64, hops = 12;
+
+  relay() {
+    for (std::size_t i = 0; i <= hops; ++i) buffers_.emplace_back(bytes(size));
+  }
+  void operator()() {
+    for (std::size_t i = 0; i < hops; ++i) {
+      auto const on = i % 2 == 0 ? lane::compute : lane::comm;
+      if (i > 0) lanes_.wait(on, edges_[(i - 1) % 2]);
+      lanes_.run(on, label(attn, on, static_cast<int>(i)), [this, i] {
+        // Long enough for what does not wait to show.
+        cuda::check(cudaMemsetAsync(scratch_.data(), 1, scratch_.size(), cuda::thread_stream{}.current()), "cudaMemsetAsync");
+        copy(buffers_[i + 1], buffers_[i]);
+      });
+      lanes_.record(on, edges_[i % 2]);
+    }
+    lanes_.drain();
+  }
+  void put(bytes const& what) {
+    cuda::check(cudaMemcpy(buffers_.front().data(), what.data(), size, cudaMemcpyHostToDevice), "cudaMemcpy");
+  }
+  bytes found() const { return last().to_host(); }
+  device_bytes const& first() const { return buffers_.front(); }
+  device_bytes const& last() const { return buffers_.back(); }
+  cuda::lanes<>& lanes() { return lanes_; }
+
+private:
+  std::vector<device_bytes> buffers_;
+  device_bytes scratch_{std::size_t{32} << 20};
+  cuda::lanes<>::event edges_[2];
+  cuda::lanes<> lanes_;
+};
+
+bytes numbers(int from) {
+  bytes made(relay::size);
+  for (std::size_t i = 0; i < made.size(); ++i) made[i] = static_cast<unsigned char>(static_cast<std::size_t>(from) * 7 + i);
+  return made;
+}
+
+bool replays_do_as_steps_do(relay& step, cuda::step_graph<>& graph, int count) {
+  for (int i = 0; i < count; ++i) {
+    step.put(numbers(i));
+    graph.replay();
+    graph.wait();
+    if (step.found() != numbers(i)) return false;
+  }
+  return true;
+}
+
+} // namespace
+
+TEST_CASE("a step on lanes is captured once and replayed with other data", "[gpu]") {
+  relay step;
+  cuda::step_graph<> graph;
+  step.put(numbers(100));
+  graph.warm(step);
+  CHECK(step.found() == numbers(100));
+  step.put(numbers(101));
+  graph.capture(step);
+  // Nothing has run.
+  CHECK(step.found() == numbers(100));
+  CHECK(replays_do_as_steps_do(step, graph, 20));
+  // Lanes serve ordinary steps as before, and can be captured again.
+  step.put(numbers(102));
+  step();
+  CHECK(step.found() == numbers(102));
+  graph.capture(step);
+  CHECK(replays_do_as_steps_do(step, graph, 3));
+}
+
+TEST_CASE("a replay runs behind what its thread issued before, and in front of what it issues next", "[gpu]") {
+  relay step;
+  cuda::step_graph<> graph;
+  graph.warm(step);
+  graph.capture(step);
+  cuda::stream own;
+  device_bytes const slow(std::size_t{256} << 20), end{bytes(relay::size)};
+  auto const current = cuda::thread_stream{}.enter(own.get());
+  for (int i = 0; i < 5; ++i) {
+    device_bytes const source(numbers(i));
+    cuda::check(cudaMemsetAsync(slow.data(), i, slow.size(), own.get()), "cudaMemsetAsync");
+    copy(step.first(), source);
+    graph.replay();
+    copy(end, step.last());
+    cuda::check(cudaStreamSynchronize(own.get()), "cudaStreamSynchronize");
+    CHECK(end.to_host() == numbers(i));
+  }
+}
+
+TEST_CASE("a step that was never run is not captured, and none that was not captured is replayed", "[gpu]") {
+  relay step;
+  cuda::step_graph<> graph;
+  CHECK_THROWS_WITH(graph.capture(step), ContainsSubstring("call warm first"));
+  CHECK_THROWS_WITH(graph.replay(), ContainsSubstring("call capture first"));
+}
+
+TEST_CASE("an op that waits for the GPU cannot be captured and is named", "[gpu]") {
+  relay step;
+  cuda::step_graph<> graph;
+  bool waits = false;
+  auto const issue = [&] {
+    auto& lanes = step.lanes();
+    lanes.run(lane::comm, label(dispatch, lane::comm, 3, 2), [&waits] {
+      if (waits) cuda::check(cudaStreamSynchronize(cuda::thread_stream{}.current()), "cudaStreamSynchronize");
+    });
+    step();
+  };
+  graph.warm(issue);
+  waits = true;
+  CHECK_THROWS_WITH(graph.capture(issue), ContainsSubstring("F.dispatch L3 mb2 failed: cudaStreamSynchronize: ") &&
+                                              ContainsSubstring("captur"));
+  CHECK_FALSE(graph.is_captured());
+  waits = false;
+  graph.capture(issue);
+  CHECK(replays_do_as_steps_do(step, graph, 3));
+}
+
+TEST_CASE("an op that throws ends the capture and not more", "[gpu]") {
+  relay step;
+  cuda::step_graph<> graph;
+  graph.warm(step);
+  auto const broken = [&step] {
+    step.lanes().run(lane::compute, label(mlp, lane::compute, 1, 4), [] { throw std::runtime_error("no expert"); });
+    step();
+  };
+  CHECK_THROWS_WITH(graph.capture(broken), ContainsSubstring("F.mlp L1 mb4 failed: no expert"));
+  graph.capture(step);
+  CHECK(replays_do_as_steps_do(step, graph, 3));
+}
+
+TEST_CASE("threads capture and replay graphs of their own on one GPU at the same time", "[gpu]") {
+  constexpr int threads = 3;
+  std::barrier together(threads);
+  std::vector<char> good(threads);
+  std::vector<std::thread> all;
+  for (int which = 0; which < threads; ++which)
+    all.emplace_back([&, which] {
+      relay step;
+      cuda::step_graph<> graph;
+      graph.warm(step);
+      bool kept = true;
+      for (int round = 0; round < 5; ++round) {
+        together.arrive_and_wait();
+        try {
+          graph.capture(step);
+          kept = replays_do_as_steps_do(step, graph, 10) && kept;
+        } catch (std::exception const&) {
+          kept = false;
+        }
+      }
+      good[static_cast<std::size_t>(which)] = kept;
+    });
+  for (auto& each : all) each.join();
+  CHECK(good == std::vector<char>(threads, true));
+}
