@@ -11,6 +11,7 @@
 #include <stretto/adapters/torch/threads.hpp>
 #include <stretto/adapters/torch_cuda.hpp>
 
+#include <ATen/cuda/CUDAContext.h>
 #include <c10/core/AutogradState.h>
 
 #include <cstdio>
@@ -25,12 +26,16 @@ namespace {
 namespace cuda = stretto::cuda;
 using stretto::torch_cuda::current_stream;
 
-/// Forward and backward run on the thread of their rank, which has the handles.
+/// Of this thread: that of a rank, which issues its forward and backward.
+stretto::cublas::stream_handles& expert_handles() {
+  thread_local stretto::cublas::stream_handles handles;
+  return handles;
+}
+
 at::Tensor expert_linear_of_cublas(at::Tensor const& x, std::vector<std::int64_t> rows,
                                    stretto::torch::parameter& weight) {
   using op = stretto::torch_cuda::expert_products_op<stretto::cublas::stream_handles>;
-  thread_local stretto::cublas::stream_handles handles;
-  return stretto::torch::expert_linear(x, op{std::move(rows), &handles}, weight);
+  return stretto::torch::expert_linear(x, op{std::move(rows), &expert_handles()}, weight);
 }
 
 int visible_gpus() {
@@ -67,9 +72,8 @@ public:
     are_processes_ = place.has_value();
     kind_ = transport_of(o, are_processes_);
     if (kind_ != transport_kind::nccl && place)
-      throw input_error(
-          std::string("--comm ") + (kind_ == transport_kind::peer ? "peer" : "staged") +
-          " is for ranks that are threads; say --comm nccl, or unset RANK and WORLD_SIZE");
+      throw input_error(std::string("--comm ") + (kind_ == transport_kind::peer ? "peer" : "staged") +
+                        " is for ranks that are threads; say --comm nccl, or unset RANK and WORLD_SIZE");
     if (kind_ == transport_kind::nccl && !has_nccl())
       throw input_error("--comm nccl: this build has no NCCL; build where nccl.h and libnccl are");
     if (kind_ == transport_kind::nccl && !place && ranks > count)
@@ -126,6 +130,13 @@ private:
 };
 
 } // namespace
+
+void use_multiprocessors(int count) {
+  expert_handles().use_multiprocessors(count);
+  // torch's handle of this thread, which its own products take.
+  if (cublasSetSmCountTarget(at::cuda::getCurrentCUDABlasHandle(), count) != CUBLAS_STATUS_SUCCESS)
+    throw std::runtime_error("cublasSetSmCountTarget");
+}
 
 run_device const& all_gpus() {
   static gpus const all;

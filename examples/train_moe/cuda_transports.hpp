@@ -16,6 +16,8 @@ std::unique_ptr<rank_transport> make_peer_transport(transport_parts const& of);
 
 /// One GPU a rank: rows and messages go through NCCL.
 std::unique_ptr<rank_transport> make_nccl_transport(transport_parts const& of);
+/// Matrix products that this thread issues leave the other multiprocessors alone.
+void use_multiprocessors(int count);
 /// Whether this program is linked with NCCL.
 bool has_nccl();
 

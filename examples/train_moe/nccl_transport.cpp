@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <vector>
 
 namespace train_moe {
 namespace {
@@ -53,8 +54,10 @@ public:
   explicit nccl_transport(transport_parts const& of)
       : all_(of.links.all()), session_(all_, settings_of(of)),
         watchdog_(session_, of.links.board(), of.place.rank),
-        rows_(of.links.rows(), of.how == policy::autograd, connected(of.place.pipeline_rank(), rows_options)),
+        rows_(of.links.rows(), of.how == policy::autograd,
+              connected(of.place.pipeline_rank(), rows_options(of.o.comm_ctas))),
         peers_(of.place.pipeline_rank(), of.links.peers()) {
+    if (of.o.comm_ctas > 0) use_multiprocessors(nccl::sm_target(ctas_of_rows(of.o)));
     // Every route is one meeting of all ranks, in one order; those of all pipelines are made at once.
     for (auto const& each : routes_of(of.plan.facts())) {
       bool const sends = each.from == of.place.pipeline_rank(),
@@ -73,20 +76,43 @@ public:
 
 private:
   // A group without the own rows takes half of what it may; a message has little to carry and much time.
-  static constexpr nccl::communicator_options rows_options{.most_ctas = 16, .name = "rows"};
+  static nccl::communicator_options rows_options(int given) {
+    return {.most_ctas = given > 0 ? given : 16, .name = "rows"};
+  }
   static constexpr nccl::communicator_options route_options{.most_ctas = 4, .name = "messages"};
 
   static nccl::session_options settings_of(transport_parts const& of) {
     return {std::chrono::seconds(of.o.deadline), [&board = of.links.board()] { return board.failed(); }};
   }
+  /// As many rows as a microbatch has on average.
+  int ctas_of_rows(options const& o) {
+    auto const& m = o.model;
+    int const each = o.batch * m.sequence * m.top_k / o.ep;
+    std::vector<int> const rows(static_cast<std::size_t>(o.ep), each);
+    auto const type =
+        at::TensorOptions(at::kCUDA).dtype(m.type == number_type::bf16 ? at::kBFloat16 : at::kFloat);
+    auto const out = at::empty({each * o.ep, m.hidden}, type), in = at::empty_like(out);
+    auto& over = *rows_over_;
+    nccl::side_stream stream;
+    current_stream const current;
+    auto const here = current.enter(stream.get());
+    return over.ctas_of(
+        [&](cudaStream_t) {
+          rows_.all_to_all(out.data_ptr(), rows.data(), in.data_ptr(), rows.data(),
+                           static_cast<std::size_t>(m.hidden * out.element_size()));
+        },
+        stream.get());
+  }
   nccl::communicator& connected(int color, nccl::communicator_options const& how) {
     auto& made = *session_.split(color, how);
     made.connect();
+    rows_over_ = &made;
     return made;
   }
 
   rank_communicator all_;
   nccl::session session_;
+  nccl::communicator* rows_over_ = nullptr;
   nccl::watchdog<stretto::host::failure_board> watchdog_;
   device_rows<nccl::rows<rank_communicator, current_stream>> rows_;
   nccl_peers peers_;

@@ -192,6 +192,9 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
                "With --device cuda and --capacity: capture the second step as one CUDA graph and replay it in all "
                "later ones")
       ->disable_flag_override();
+  flags.add("--comm-ctas", "N", "",
+            "With --comm nccl: multiprocessors that rows may take, a power of two; matrix products are told "
+            "to take the others");
   flags.add("--dtype", "TYPE", "f32", "What the model computes in: f32, or bf16 with f32 master weights");
   flags.add("--seed", "X", number(m.seed), "Of initial weights and data order");
   flags.add("--lr", "X", number(o.learning_rate), "Highest learning rate");
@@ -235,6 +238,7 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   flags.read_whole("--seed", seed, 0, std::numeric_limits<long long>::max());
   m.seed = static_cast<std::uint64_t>(seed);
   flags.read("--deadline", o.deadline, 1, 86400);
+  flags.read("--comm-ctas", o.comm_ctas, 1, 64);
   flags.read("--lr", o.learning_rate, 0, 10, true);
   flags.read("--clip", o.clip, 0, 1e9, true);
   flags.read("--aux", m.auxiliary, 0, 1e3, false);
@@ -277,6 +281,11 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
     throw input_error(fmt::format("--graph replays the step of one pipeline rank; leave out --pp {}, or --graph", o.pp));
   if (o.graph && flags.given("--trace"))
     throw input_error("--graph has no times of single ops, which --trace shows; leave out one of them");
+  if (o.comm_ctas > 0 && o.transport != transport_kind::nccl)
+    throw input_error("--comm-ctas is a budget of NCCL; say --comm nccl, or leave it out");
+  if ((o.comm_ctas & (o.comm_ctas - 1)) != 0)
+    throw input_error(fmt::format(
+        "--comm-ctas must be a power of two, not {}: NCCL would take the next one above", o.comm_ctas));
   if (o.compare && flags.given("--policy"))
     throw input_error("--compare runs every policy; leave out --policy, or --compare");
   check_together(o);

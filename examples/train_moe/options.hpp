@@ -46,6 +46,7 @@ struct options {
   bool graph = false; ///< a step is captured once and then replayed
 
   transport_kind transport = transport_kind::usual; ///< on GPUs
+  int comm_ctas = 0; ///< thread blocks that an exchange of NCCL may take; 0: a usual number, of which compute knows nothing
 
   double learning_rate = 4e-3;
   double clip = 1.0;

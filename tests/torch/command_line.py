@@ -107,6 +107,8 @@ def check_pipelines(refuse: Refusals) -> None:
     refuse.says("--pp must be", "--pp", "65")
     refuse.says("is 320 ranks", "--ep", "64", "--experts", "64", "--pp", "5")
     refuse.says("--comm says how ranks on GPUs reach each other", "--comm", "nccl")
+    refuse.says("--comm-ctas is a budget of NCCL", "--device", "cuda", "--comm-ctas", "8")
+    refuse.says("must be a power of two, not 6", "--device", "cuda", "--comm", "nccl", "--comm-ctas", "6")
     refuse.says("staged, peer, nccl, not 'ring'", "--device", "cuda", "--comm", "ring")
 
 
