@@ -18,6 +18,8 @@ public:
   virtual rank_rows& rows() = 0;
   /// Along the pipeline.
   virtual stage_peers& peers() = 0;
+  /// Whether a captured step is being replayed, of whose calls nobody is told one by one.
+  virtual void replays(bool) {}
 };
 
 /// What it is made from, all of which outlives it. Collective over the ranks of the run.

@@ -55,6 +55,14 @@ def check_bits(program: str, text: str, folder: pathlib.Path) -> None:
             print(f"{ranks} processes, {' '.join(grid)} {policy}: the bits of threads")
 
 
+def check_graph(program: str, text: str, folder: pathlib.Path) -> None:
+    eager, graph = (run(["sh", str(LAUNCH), *share(2), "2", "--", program, "--text", text, *CUDA, *TINY, "--steps", "4", "--ep", "2",
+                         "--capacity", "2", *more], folder / "run.json") for more in ([], ["--graph"]))
+    for key in ("losses", "grad_digest", "heldout_loss"):
+        assert eager[key] == graph[key], key
+    print("2 processes, captured: the bits of steps that are not")
+
+
 def shared(rank: int) -> dict[str, object]:
     return {"NCCL_HOSTID": rank, "NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo"} if GPUS < 4 else {}
 
@@ -94,6 +102,7 @@ def main() -> int:
         text = write_text(folder)
         check_refusals(program, text)
         check_bits(program, text, folder)
+        check_graph(program, text, folder)
         check_faults(program, text, folder, kills)
     return 0
 
