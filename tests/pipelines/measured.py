@@ -1,5 +1,5 @@
 """measured.py PLAN [TRAIN_MOE]: a traced step beside its prediction, which takes the costs of ops from a serial run: exact sums
-for steps written here, refusals in one line, and with TRAIN_MOE real steps of it."""
+for steps written here, the step of docs/schedules.md, refusals in one line, and with TRAIN_MOE real steps of it."""
 
 import copy
 import json
@@ -10,6 +10,7 @@ import tempfile
 import xml.etree.ElementTree as xml
 
 SVG = "{http://www.w3.org/2000/svg}"
+PAGE = pathlib.Path(__file__).parent.parent.parent / "docs" / "measured"
 
 # A model of two MoE layers: what its ops cost in the serial run, in milliseconds. Layer 0 is the embedding, 3 the head.
 COSTS = {(0, "attn"): (1, 2), (3, "mlp"): (3, 7)}
@@ -193,6 +194,15 @@ def check_refusals(plan: Plan) -> None:
     assert alone.returncode == 2 and "--measured needs --costs" in alone.stderr, alone
 
 
+def check_page(plan: Plan) -> None:
+    """The steps that the page draws were measured, and are drawn from what was measured."""
+    report = plan.report(str(PAGE / "step.json"), str(PAGE / "serial.json"))
+    assert report["ranks"] >= 2 and report["measured_makespan"] > 0
+    step, serial = (json.loads((PAGE / f"{name}.json").read_text()) for name in ("step", "serial"))
+    assert len({e["dur"] for e in step["traceEvents"] if e["ph"] == "X"}) > 50
+    check_costs(report, serial)
+
+
 def check_costs(report: dict, serial: dict) -> None:
     """The predicted work of all ranks is that of the serial run, as often as there are microbatches."""
     times: dict[str, list[float]] = {}
@@ -248,6 +258,7 @@ def main() -> int:
             return 0
         check_sums(plan)
         check_refusals(plan)
+        check_page(plan)
     print("measured steps stand beside their predictions")
     return 0
 

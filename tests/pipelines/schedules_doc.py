@@ -14,6 +14,8 @@ ROOT = pathlib.Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "schedules.md"
 PICTURES = ROOT / "docs" / "schedules"
 PAIR = ROOT / "docs" / "layer_pair.svg"
+MEASURED = PICTURES / "measured.svg"
+TRACES = ("docs/measured/step.json", "docs/measured/serial.json")
 INCLUDE = ROOT / "include" / "stretto"
 
 HEAD = """\
@@ -68,7 +70,38 @@ units of a rank's layers:
 
 {table}
 
-A message takes no time here.
+A message takes no time here. Peak live is below the count of whole calls where pairs are: they give back the activation of one
+layer as they make that of another. Without pairs the two are equal, and a rank that runs holds that many activations, to the
+byte (`tests/array/pipeline_memory.cpp`); only what was sent on may go back before its backward, where the rank hears early that
+the message has left.
+"""
+
+PREDICTED = """\
+## Predicted and measured
+
+`train_moe --trace` writes down the ops of its last step. `plan --measured` sets that step beside the replay of its plan. What an
+op costs comes from the trace of another run of the same model, in which one op runs at a time: the median over the microbatches.
+So nothing is fitted to the step that is predicted, and what the replay leaves out shows: messages, the time to wake a thread,
+and ops that slow each other down.
+
+    train_moe --text /usr/include/c++ --layers 6 --ep 1 --microbatches 6 --steps 3 --policy serial --pipeline zero_bubble_h1 \\
+              --trace serial.json
+    train_moe --text /usr/include/c++ --layers 6 --ep 1 --microbatches 6 --steps 3 --policy split_dw --pipeline dual_pipe_v --pp 2 \\
+              --trace step.json
+    plan --measured step.json --costs serial.json
+    plan --measured step.json --costs serial.json --format svg > step.svg
+
+Two ranks on two cores ([the traces](measured), and [other pipelines](../bench/results/pipeline_measured.md)):
+
+![a step of dual_pipe_v with 2 ranks, predicted and measured](schedules/measured.svg)
+
+```
+{table}
+```
+
+`--format text` draws the same with characters, `--json` reports it. The serial run splits every backward (`zero_bubble_h1` on one
+rank does), so that its costs serve pipelines that split and pipelines that do not. Traces of another model, of another size, or
+with other ops than their plan has are refused.
 """
 
 # Columns of the table: pipeline, chunks, what it is called there.
@@ -251,6 +284,12 @@ def phases(program: str) -> str:
     return PHASES.format(compare=compare, layers=report["layers"], table="\n".join(rows))
 
 
+def measured(program: str, *more: str) -> str:
+    step, serial = TRACES
+    return subprocess.run([program, "--measured", step, "--costs", serial, *more], check=True, capture_output=True, text=True,
+                          cwd=ROOT).stdout
+
+
 def cost_file(program: str) -> str:
     text = json.dumps(COSTS, indent=2)
     text = re.sub(r"\{\s+([^{}]*?)\s+\}", lambda m: "{" + re.sub(r"\s+", " ", m[1]) + "}", text)
@@ -267,8 +306,10 @@ def cost_file(program: str) -> str:
 def files(program: str) -> dict[pathlib.Path, str]:
     sections = [section(program, *one) for one in PIPELINES]
     pair = LAYER_PAIR.format(text=plan(program, "--layer", "split_dw").rstrip("\n"))
-    page = "\n".join([HEAD, *sections, pair, comparison(program), phases(program), cost_file(program), MESSAGES, policies(), REFUSED])
-    result = {PAGE: page, PAIR: plan(program, "--layer", "split_dw", "--format", "svg")}
+    page = "\n".join([HEAD, *sections, pair, comparison(program), phases(program),
+                      PREDICTED.format(table=measured(program).rstrip("\n")), cost_file(program), MESSAGES, policies(), REFUSED])
+    result = {PAGE: page, PAIR: plan(program, "--layer", "split_dw", "--format", "svg"),
+              MEASURED: measured(program, "--format", "svg")}
     for name, *_ in PIPELINES:
         sizes = ["--pipeline", name, "--ranks", "4", "--microbatches", "8"]
         result[PICTURES / f"{name}.svg"] = plan(program, *sizes, "--format", "svg")
@@ -276,7 +317,7 @@ def files(program: str) -> dict[pathlib.Path, str]:
 
 
 def main() -> int:
-    wanted = files(sys.argv[1])
+    wanted = files(str(pathlib.Path(sys.argv[1]).resolve()))
     if sys.argv[2:] == ["--write"]:
         PICTURES.mkdir(parents=True, exist_ok=True)
         for path, text in wanted.items():
