@@ -149,6 +149,7 @@ nlohmann::ordered_json json_of(options const& o, run_result const& run) {
           {"bigram_loss", nine_digits(run.bigram_loss)},
           {"grad_digest", run.gradient_digest},
           {"step_seconds", run.step_seconds},
+          {"schedule_seconds", run.schedule_seconds},
           {"exposed_seconds", run.exposed_seconds},
           {"link_seconds", run.link_seconds},
           {"peak_bytes", run.peak_bytes}};

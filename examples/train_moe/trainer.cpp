@@ -89,6 +89,7 @@ public:
       auto const start = clock::now();
       run_step(exposed);
       ranks_.barrier();
+      if (reports()) result.schedule_seconds.push_back(seconds_since(start));
       if (counts_memory()) result.peak_bytes = std::max(result.peak_bytes, device_.peak_bytes() - before);
       if (options_.capacity > 0) check_slots(options_, model_.step().slot_use, step, ranks_);
       auto const loss = mean_loss();

@@ -21,6 +21,7 @@ struct run_result {
   std::string pipeline;
   std::vector<double> losses;       ///< nats per byte, of each step
   std::vector<double> step_seconds; ///< forward, backward and update
+  std::vector<double> schedule_seconds; ///< of these forward and backward
   double held_out_loss = 0;
   double bigram_loss = 0; ///< of the same held-out bytes
   std::string gradient_digest;

@@ -184,6 +184,7 @@ def check_results(program: str, text: str, folder: pathlib.Path) -> None:
         assert one["ranks"] == 2
         assert len(one["losses"]) == len(one["step_seconds"]) == 3
         assert all(math.isfinite(x) and x > 0 for x in one["losses"] + one["step_seconds"])
+        assert all(0 < part < whole for part, whole in zip(one["schedule_seconds"], one["step_seconds"], strict=True))
         assert one["heldout_loss"] > 0 and one["bigram_loss"] > 0
         assert len(one["grad_digest"]) == 16 and int(one["grad_digest"], 16) >= 0
         assert one["exposed_seconds"] > 0 and one["peak_bytes"] > 0
