@@ -45,14 +45,14 @@ struct message_head {
 /// - `contiguous(t)`: the elements of `t` in order, in memory of the device; `data(t)` is where they lie.
 /// - `describe(t, head)`: fills type, dimensions, sizes and bytes. Throws if they do not fit.
 /// - `make(head)`: a tensor of that description, whose memory belongs to the current stream.
-template <class T>
-concept message_tensors = requires(T const& of, typename T::tensor const& sent, message_head& head,
-                                   message_head const& known) {
+template <class Library>
+concept message_tensors = requires(Library const& of, typename Library::tensor const& sent,
+                                   message_head& head, message_head const& known) {
   { of.is_empty(sent) } -> std::convertible_to<bool>;
-  { of.contiguous(sent) } -> std::same_as<typename T::tensor>;
+  { of.contiguous(sent) } -> std::same_as<typename Library::tensor>;
   { of.data(sent) } -> std::same_as<void*>;
   of.describe(sent, head);
-  { of.make(known) } -> std::same_as<typename T::tensor>;
+  { of.make(known) } -> std::same_as<typename Library::tensor>;
 };
 
 /// Messages between pipeline ranks by NCCL: a `peer_adapter` for tensors in device memory. `Heads` is a `peer_adapter` over

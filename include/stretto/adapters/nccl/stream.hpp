@@ -9,8 +9,8 @@ inline namespace v0 {
 namespace nccl {
 
 /// Says on which stream this thread issues: `cuda::thread_stream`, `torch_cuda::current_stream` or one's own.
-template <class S>
-concept stream_source = requires(S const& source) {
+template <class Source>
+concept stream_source = requires(Source const& source) {
   { source.current() } -> std::same_as<cudaStream_t>;
 };
 
