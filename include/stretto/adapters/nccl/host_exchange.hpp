@@ -14,8 +14,8 @@ namespace nccl {
 /// An exchange of host memory among the ranks that NCCL is to join: `host::communicator`, `c10d::communicator`, or any other.
 /// - `all_gather(mine, count, all)`: `count` elements of every rank, in rank order.
 template <class Host>
-concept host_exchange = row_exchange<H> &&
-    requires(H& ranks, char const* mine, std::size_t count, char* all) {
+concept host_exchange = row_exchange<Host> &&
+    requires(Host& ranks, char const* mine, std::size_t count, char* all) {
   ranks.all_gather(mine, count, all);
 };
 
