@@ -296,7 +296,9 @@ TEST_CASE("when a rank is killed or falls silent, calls of the others end with i
                                    counts.data(), 256);
               return "a call after the end was taken";
             } catch (nccl::error const& problem) {
-              return describe(first) + " | " + problem.what();
+              auto const said = describe(first) + " | " + problem.what();
+              host.note(said);
+              return said;
             }
           },
           seconds(40));
