@@ -1,6 +1,6 @@
 #pragma once
 
-#include <stretto/adapters/cuda/error.hpp>
+#include <stretto/adapters/cuda/driver.hpp>
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
 #include <vector>
 
 namespace stretto {
@@ -35,23 +34,19 @@ public:
     return *this;
   }
   flag_ops& wait_for(std::uint32_t* flag, std::uint32_t value) {
-    auto& made = next();
-    made.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
-    made.waitValue.address = reinterpret_cast<CUdeviceptr>(flag);
-    made.waitValue.value = value;
-    made.waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
-    return *this;
+    return wait(flag, value, CU_STREAM_WAIT_VALUE_EQ);
   }
-  /// Waits for a 1 and makes it a 0 again, so that a replay finds what the capture found.
-  flag_ops& take(std::uint32_t* flag) { return wait_for(flag, 1).write(flag, 0); }
+  /// For counters, which may go round.
+  flag_ops& wait_for_at_least(std::uint32_t* flag, std::uint32_t value) {
+    return wait(flag, value, CU_STREAM_WAIT_VALUE_GEQ);
+  }
 
   /// Afterwards there are none.
   void issue(cudaStream_t on) {
     for (std::size_t begin = 0; begin < used_; begin += most_at_once) {
       auto const count = (std::min)(used_ - begin, most_at_once);
-      auto const result = driver()(on, static_cast<unsigned>(count), ops_.data() + begin, 0);
-      // The numbers of both kinds of errors agree.
-      check(static_cast<cudaError_t>(result), "cuStreamBatchMemOp");
+      detail::check_driver(driver()(on, static_cast<unsigned>(count), ops_.data() + begin, 0),
+                           "cuStreamBatchMemOp");
     }
     used_ = 0;
   }
@@ -60,26 +55,19 @@ private:
   using batch_call = CUresult (*)(CUstream, unsigned, CUstreamBatchMemOpParams*, unsigned);
   static constexpr std::size_t most_at_once = 128;
 
-  /// From the driver that the runtime has loaded, so that no program needs to link it.
   static batch_call driver() {
-    static batch_call const found = [] {
-      void* call = nullptr;
-      cudaDriverEntryPointQueryResult status{};
-#if CUDART_VERSION >= 12050
-      check(cudaGetDriverEntryPointByVersion("cuStreamBatchMemOp", &call, 12000, cudaEnableDefault, &status),
-            "cudaGetDriverEntryPointByVersion");
-#else
-      check(cudaGetDriverEntryPoint("cuStreamBatchMemOp", &call, cudaEnableDefault, &status),
-            "cudaGetDriverEntryPoint");
-#endif
-      if (status != cudaDriverEntryPointSuccess || !call)
-        throw std::runtime_error(
-            "the CUDA driver has no cuStreamBatchMemOp of version 12; it is older than the toolkit");
-      return reinterpret_cast<batch_call>(call);
-    }();
+    static auto const found = detail::driver_call<batch_call>("cuStreamBatchMemOp", 12000);
     return found;
   }
 
+  flag_ops& wait(std::uint32_t* flag, std::uint32_t value, unsigned how) {
+    auto& made = next();
+    made.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    made.waitValue.address = reinterpret_cast<CUdeviceptr>(flag);
+    made.waitValue.value = value;
+    made.waitValue.flags = how;
+    return *this;
+  }
   CUstreamBatchMemOpParams& next() {
     if (used_ == ops_.size()) ops_.emplace_back();
     ops_[used_] = {};

@@ -1,0 +1,163 @@
+#pragma once
+
+#include <stretto/adapter.hpp>
+#include <stretto/adapters/cuda/capture.hpp>
+#include <stretto/adapters/cuda/exchange_options.hpp>
+#include <stretto/adapters/cuda/flags.hpp>
+#include <stretto/adapters/cuda/follow.hpp>
+#include <stretto/adapters/cuda/handles.hpp>
+#include <stretto/adapters/cuda/ipc_memory.hpp>
+#include <stretto/adapters/cuda/process_room.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace stretto {
+inline namespace v0 {
+namespace cuda {
+
+/// `peer_exchange` between ranks that are processes of one host, each on a GPU of its own or several on one: copy engines
+/// push each block to its place in the memory of its receiver (CUDA IPC), which must come from cudaMalloc.
+///
+/// A call only issues. Host threads meet in every call, to tell where rows go; streams wait for each other by flags in host
+/// memory. A rank that does not come to a call within the deadline is named, and a failure lets go the streams that wait;
+/// the exchange is of no use then. One stream at a time may be in use. Calls cannot be captured.
+template <row_exchange Ranks, stream_follower Current = thread_stream> class process_exchange {
+public:
+  static constexpr bool capturable = false;
+
+  /// Collective over the ranks. `ranks` is any exchange of host memory between them.
+  explicit process_exchange(Ranks ranks, Current current = {}, exchange_options options = {})
+      : ranks_(std::move(ranks)), current_(std::move(current)), options_(std::move(options)),
+        size_(static_cast<std::size_t>(ranks_.ranks())), me_(static_cast<std::size_t>(ranks_.rank())) {
+    for (std::size_t i = 1; i < size_; ++i) others_.push_back((me_ + i) % size_);
+    std::array<char, 64> name{};
+    if (me_ == 0) {
+      room_ = std::make_unique<detail::process_room>(size_, me_, options_, std::string());
+      room_->name().copy(name.data(), name.size() - 1);
+    }
+    std::vector<int> const ones(size_, 1);
+    std::vector<std::array<char, 64>> const mine(size_, name);
+    std::vector<std::array<char, 64>> theirs(size_);
+    ranks_.all_to_all(mine.data(), ones.data(), theirs.data(), ones.data(), sizeof(name));
+    if (me_ != 0) room_ = std::make_unique<detail::process_room>(size_, me_, options_, theirs[0].data());
+    // Everybody has opened it.
+    std::vector<int> counts(size_);
+    ranks_.exchange_counts(ones.data(), counts.data());
+    room_->hide();
+  }
+  process_exchange(process_exchange const&) = delete;
+  process_exchange& operator=(process_exchange const&) = delete;
+
+  int rank() const { return ranks_.rank(); }
+  int ranks() const { return ranks_.ranks(); }
+  /// The exchange of host memory that this one stands on.
+  Ranks& host() { return ranks_; }
+  static constexpr bool rows_on_device() { return true; }
+
+  /// The counts lie in host memory.
+  void exchange_counts(int const* send_rows, int* counts) { ranks_.exchange_counts(send_rows, counts); }
+
+  void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows,
+                  std::size_t row_bytes) {
+    cudaStream_t const here = current_.current();
+    if (is_capturing(here))
+      throw std::logic_error("process_exchange: a call between processes cannot be captured");
+    try {
+      ++calls_;
+      place(send_rows, row_bytes, room_->blocks(me_, calls_));
+      place(receive_rows, row_bytes, room_->places(me_, calls_));
+      issue(static_cast<std::byte const*>(send), static_cast<std::byte*>(receive), here);
+    } catch (...) {
+      room_->give_up();
+      throw;
+    }
+  }
+
+private:
+  using kind = detail::process_room::kind;
+
+  void issue(std::byte const* out, std::byte* in, cudaStream_t here) {
+    auto const count = static_cast<std::uint32_t>(calls_);
+    std::size_t const own = to(me_);
+    if (own > 0) {
+      begun_.record(here);
+      begun_.wait(beside_.get());
+      copy(in + room_->places(me_, calls_)[me_], out + room_->blocks(me_, calls_)[me_], own, beside_.get());
+      own_copied_.record(beside_.get());
+    }
+    if (room_->places(me_, calls_)[size_] > from(me_)) room_->receive(me_, calls_) = exporter_.place_of(in);
+    room_->post(me_, calls_);
+    for (std::size_t const other : others_) {
+      room_->await(other, calls_);
+      require_same(other, block(other, me_), me_, from(other));
+      require_same(me_, to(other), other, place_size(other, me_));
+    }
+    for (std::size_t const source : others_)
+      if (from(source) > 0) ops_.write(room_->flag(source, me_, kind::ready), count);
+    for (std::size_t const target : others_) {
+      if (to(target) == 0) continue;
+      ops_.wait_for_at_least(room_->flag(me_, target, kind::ready), count).issue(here);
+      std::byte* const there = importer_.address_of(target, room_->receive(target, calls_));
+      copy(there + room_->places(target, calls_)[me_], out + room_->blocks(me_, calls_)[target], to(target),
+           here);
+      ops_.write(room_->flag(target, me_, kind::done), count);
+    }
+    for (std::size_t const source : others_)
+      if (from(source) > 0) ops_.wait_for_at_least(room_->flag(me_, source, kind::done), count);
+    ops_.issue(here);
+    if (own > 0) own_copied_.wait(here);
+  }
+
+  std::size_t block(std::size_t rank, std::size_t target) const {
+    auto const* const at = room_->blocks(rank, calls_);
+    return at[target + 1] - at[target];
+  }
+  std::size_t place_size(std::size_t rank, std::size_t source) const {
+    auto const* const at = room_->places(rank, calls_);
+    return at[source + 1] - at[source];
+  }
+  std::size_t to(std::size_t target) const { return block(me_, target); }
+  std::size_t from(std::size_t source) const { return place_size(me_, source); }
+
+  static void copy(void* to, void const* from, std::size_t bytes, cudaStream_t on) {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, on), "cudaMemcpyAsync");
+  }
+  void place(int const* rows, std::size_t row_bytes, std::size_t* to) const {
+    to[0] = 0;
+    for (std::size_t i = 0; i < size_; ++i) {
+      if (rows[i] < 0) throw std::invalid_argument("process_exchange: a negative number of rows");
+      to[i + 1] = to[i] + static_cast<std::size_t>(rows[i]) * row_bytes;
+    }
+  }
+  static void require_same(std::size_t from, std::size_t sent, std::size_t to, std::size_t expected) {
+    if (sent != expected)
+      throw std::invalid_argument("process_exchange: rank " + std::to_string(from) + " sends " +
+                                  std::to_string(sent) + " bytes to rank " + std::to_string(to) +
+                                  ", which expects " + std::to_string(expected));
+  }
+
+  Ranks ranks_;
+  Current current_;
+  exchange_options const options_;
+  std::size_t const size_, me_;
+  std::vector<std::size_t> others_;
+  std::unique_ptr<detail::process_room> room_;
+  std::uint64_t calls_ = 0;
+  detail::ipc_exporter exporter_;
+  detail::ipc_importer importer_;
+  flag_ops ops_;
+  edge begun_, own_copied_;
+  // Last, so that nothing runs on it any more when the rest goes.
+  stream beside_{urgency::high};
+};
+
+} // namespace cuda
+} // namespace v0
+} // namespace stretto
