@@ -71,9 +71,13 @@ public:
     int const count = visible_gpus(), ranks = o.ep * o.pp;
     are_processes_ = place.has_value();
     kind_ = transport_of(o, are_processes_);
-    if (kind_ != transport_kind::nccl && place)
-      throw input_error(std::string("--comm ") + (kind_ == transport_kind::peer ? "peer" : "staged") +
-                        " is for ranks that are threads; say --comm nccl, or unset RANK and WORLD_SIZE");
+    if (kind_ == transport_kind::staged && place)
+      throw input_error(
+          "--comm staged is for ranks that are threads; say --comm nccl, or unset RANK and WORLD_SIZE");
+    if (kind_ == transport_kind::peer && place && o.pp > 1)
+      throw input_error(
+          "--comm peer has no way for messages between stages that are processes; say --comm nccl, or "
+          "unset RANK and WORLD_SIZE");
     if (kind_ == transport_kind::nccl && !has_nccl())
       throw input_error("--comm nccl: this build has no NCCL; build where nccl.h and libnccl are");
     if (kind_ == transport_kind::nccl && !place && ranks > count)
@@ -99,9 +103,10 @@ public:
     cuda::check(cudaStreamSynchronize(current_stream{}.current()), "cudaStreamSynchronize");
   }
   std::unique_ptr<rank_transport> make_transport(transport_parts const& of) const override {
-    return kind_ == transport_kind::nccl   ? make_nccl_transport(of)
-           : kind_ == transport_kind::peer ? make_peer_transport(of)
-                                           : make_staged_transport(of);
+    return kind_ == transport_kind::nccl ? make_nccl_transport(of)
+           : kind_ == transport_kind::peer
+               ? (are_processes_ ? make_process_transport(of) : make_peer_transport(of))
+               : make_staged_transport(of);
   }
   expert_linear_function expert_linear() const override { return expert_linear_of_cublas; }
   std::unique_ptr<step_runner> make_step(policy how, step_parts const& of) const override {
@@ -118,9 +123,8 @@ private:
   static std::unique_ptr<step_runner> make_lanes_step(policy how, step_parts const& of) {
     using tensors = stretto::torch::stream_tensors;
     using lanes = cuda::lanes<current_stream, stretto::host::failure_board>;
-    cuda::lane_options const options{.rank = of.place.rank,
-                                     .peers = of.place.pp > 1,
-                                     .spans = of.graph ? 0 : spans_of_a_step(of.model)};
+    cuda::lane_options const options{
+        .rank = of.place.rank, .peers = of.place.pp > 1, .spans = of.graph ? 0 : spans_of_a_step(of.model)};
     return make_schedule_step<tensors, lanes, stage_peers>(how, of, options, current_stream{}, &of.board);
   }
 

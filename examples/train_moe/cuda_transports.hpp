@@ -13,6 +13,8 @@ std::unique_ptr<rank_transport> make_staged_transport(transport_parts const& of)
 
 /// Ranks are threads, each on a GPU of its own or several on one: rows are pushed into each other's memory by copy engines.
 std::unique_ptr<rank_transport> make_peer_transport(transport_parts const& of);
+/// The same for ranks that are processes of one host.
+std::unique_ptr<rank_transport> make_process_transport(transport_parts const& of);
 
 /// One GPU a rank: rows and messages go through NCCL.
 std::unique_ptr<rank_transport> make_nccl_transport(transport_parts const& of);

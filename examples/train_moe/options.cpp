@@ -182,7 +182,7 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   flags.add("--device", "NAME", "cpu", "cpu, or cuda: GPUs");
   flags.add("--comm", "NAME", "",
             "How ranks on GPUs reach each other: staged, threads on one GPU through host memory; peer, "
-            "threads on all GPUs that push into each other's memory; or nccl, one GPU a rank "
+            "threads on all GPUs, or processes, that push into each other's memory; or nccl, one GPU a rank "
             "(without it staged for threads, nccl for processes)");
   flags.add("--capacity", "X", "",
             "Give every expert the same number of slots for the rows of a rank, X times as many as it would need if all "

@@ -1,7 +1,7 @@
 #include "cuda_transports.hpp"
 #include "device_rows.hpp"
+#include "exchange_settings.hpp"
 
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -54,17 +54,13 @@ private:
 template <class Exchange> class thread_transport : public rank_transport {
 public:
   explicit thread_transport(transport_parts const& of)
-      : rows_(of.links.rows(), of.how == policy::autograd, current_stream{}, settings_of(of)),
+      : rows_(of.links.rows(), of.how == policy::autograd, current_stream{}, exchange_settings(of)),
         peers_(of.links.peers()) {}
 
   rank_rows& rows() override { return rows_; }
   stage_peers& peers() override { return peers_; }
 
 private:
-  static cuda::exchange_options settings_of(transport_parts const& of) {
-    return {std::chrono::seconds(of.o.deadline), [&board = of.links.board()] { return board.failed(); }};
-  }
-
   device_rows<Exchange> rows_;
   thread_peers peers_;
 };

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "rank_transport.hpp"
+
+#include <stretto/adapters/cuda/exchange_options.hpp>
+
+#include <chrono>
+
+namespace train_moe {
+
+/// For an exchange of rows between the expert ranks of a run.
+inline stretto::cuda::exchange_options exchange_settings(transport_parts const& of) {
+  return {.deadline = std::chrono::seconds(of.o.deadline),
+          .failed = [&board = of.links.board()] { return board.failed(); },
+          .waits = {}};
+}
+
+} // namespace train_moe
