@@ -49,38 +49,35 @@ public:
     }
     hidden_.resize(static_cast<std::size_t>(microbatches));
     d_hidden_.resize(static_cast<std::size_t>(microbatches));
+    embedded_.resize(static_cast<std::size_t>(microbatches));
+    edges_.resize(static_cast<std::size_t>(microbatches));
   }
 
   void run() {
-    for (int m = 0; m <= microbatches_; ++m) {
-      if (m < microbatches_) embed(at(m));
-      if (m > 0) head(at(m - 1));
+    for (int turn = 0; turn <= microbatches_; ++turn) {
+      bool const forward = turn < microbatches_;
+      bool const backward = turn > 0;
+      auto const f = static_cast<std::size_t>(turn), b = f - 1;
+      if (forward) embed(f);
+      if (backward) head(b);
       for (std::size_t i = 0; i < state_.size(); ++i) {
-        auto* const f = m < microbatches_ ? &state_[i][at(m)] : nullptr;
-        auto const from_end = state_.size() - 1 - i;
-        auto* const b = m > 0 ? &state_[from_end][at(m - 1)] : nullptr;
-        if (b) combine_backward(*b, d_hidden_[at(m - 1)]);
-        if (f) attention(*f, hidden_[at(m)], i);
-        if (b) experts_backward(*b, from_end);
-        if (f) dispatch(*f);
-        if (b) dispatch_backward(*b);
-        if (f) experts(*f, i);
-        if (f) combine(*f, hidden_[at(m)]);
-        if (b) attention_backward(*b, d_hidden_[at(m - 1)], from_end);
+        auto const back = state_.size() - 1 - i;
+        if (backward) combine_backward(b, back);
+        if (forward) attention(f, i);
+        if (backward) experts_backward(b, back);
+        if (forward) dispatch(f, i);
+        if (backward) dispatch_backward(b, back);
+        if (forward) experts(f, i);
+        if (forward) combine(f, i);
+        if (backward) attention_backward(b, back);
       }
-      if (m > 0) embed_backward(at(m - 1));
+      if (backward) embed_backward(b);
     }
     cuda::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   }
   at::Tensor const& first_gradient() const { return embedding_.main_grad(); }
-  void zero() {
-    embedding_.zero_grad();
-    for (auto* each : {&attention_, &experts_})
-      for (auto& weight : *each) weight.zero_grad();
-  }
 
 private:
-  static std::size_t at(int number) { return static_cast<std::size_t>(number); }
   static at::Tensor leaf(at::Tensor const& root) { return root.detach().requires_grad_(); }
   static c10::Stream here() { return c10::cuda::getCurrentCUDAStream().unwrap(); }
   /// Made on another stream: its memory is not used again before this one is done with it.
@@ -89,86 +86,89 @@ private:
     root.storage().set_data_ptr_noswap(at::DataPtr(nullptr, root.device()));
   }
 
-  /// Runs `task` on a stream, behind all that the other has been given.
-  template <class Task> void on(cudaStream_t where, Task const& task) {
-    cudaStream_t const other = where == comm_ ? compute_.get() : comm_;
-    cuda::edge& edge = edges_[turn_++ % std::size(edges_)];
-    edge.record(other);
-    edge.wait(where);
+  /// Runs `task` on a stream, behind what ran of the microbatch before: one event a microbatch, as Megatron-LM has it.
+  template <class Task> void on(cudaStream_t where, std::size_t m, Task const& task) {
+    edges_[m].wait(where);
     auto const current = current_stream{}.enter(where);
     task();
+    edges_[m].record(where);
   }
 
   void embed(std::size_t m) {
-    on(compute_.get(), [&] { hidden_[m] = st::linear(input_, embedding_); });
-    embedded_.resize(std::max(embedded_.size(), m + 1));
+    on(compute_.get(), m, [&] { hidden_[m] = st::linear(input_, embedding_); });
     embedded_[m] = hidden_[m];
   }
   void embed_backward(std::size_t m) {
-    on(compute_.get(), [&] {
+    on(compute_.get(), m, [&] {
       embedding_.accumulate(
           ag::grad({std::exchange(embedded_[m], {})}, {embedding_.leaf()}, {d_hidden_[m]})[0]);
       d_hidden_[m].reset();
     });
   }
   void head(std::size_t m) {
-    on(compute_.get(), [&] {
+    on(compute_.get(), m, [&] {
       read(hidden_[m]);
       auto const x = leaf(std::exchange(hidden_[m], {}));
       auto const loss = (x * x).sum();
       d_hidden_[m] = ag::grad({loss}, {x})[0];
     });
   }
-  void attention(in_flight& s, at::Tensor& hidden, std::size_t i) {
-    on(compute_.get(), [&] {
-      read(hidden);
-      s.hidden = leaf(hidden);
-      hidden.reset();
+  void attention(std::size_t m, std::size_t i) {
+    auto& s = state_[i][m];
+    on(compute_.get(), m, [&] {
+      read(hidden_[m]);
+      s.hidden = leaf(hidden_[m]);
+      hidden_[m].reset();
       s.made_tokens = st::linear(s.hidden, attention_[i]);
       s.made_residual = s.hidden * 2;
     });
   }
-  void dispatch(in_flight& s) {
-    on(comm_, [&] {
+  void dispatch(std::size_t m, std::size_t i) {
+    auto& s = state_[i][m];
+    on(comm_, m, [&] {
       s.tokens = leaf(s.made_tokens);
       s.made_arrived = at::cat({s.tokens, s.tokens});
       read(s.made_tokens);
       free_storage(s.made_tokens);
     });
   }
-  void experts(in_flight& s, std::size_t i) {
-    on(compute_.get(), [&] {
+  void experts(std::size_t m, std::size_t i) {
+    auto& s = state_[i][m];
+    on(compute_.get(), m, [&] {
       read(s.made_arrived);
       s.arrived = leaf(s.made_arrived);
       auto const half = shape_.rows / 2;
       s.made_rows = st::expert_linear(s.arrived, {half, 2 * shape_.rows - half}, experts_[i]);
     });
   }
-  void combine(in_flight& s, at::Tensor& hidden) {
-    on(comm_, [&] {
+  void combine(std::size_t m, std::size_t i) {
+    auto& s = state_[i][m];
+    on(comm_, m, [&] {
       s.rows = leaf(s.made_rows);
       s.residual = leaf(s.made_residual);
-      hidden = s.made_hidden = s.rows.view({2, shape_.rows, shape_.width}).sum(0) + s.residual;
+      hidden_[m] = s.made_hidden = s.rows.view({2, shape_.rows, shape_.width}).sum(0) + s.residual;
       for (auto* each : {&s.made_rows, &s.made_residual}) {
         read(*each);
         free_storage(*each);
       }
     });
   }
-  void combine_backward(in_flight& s, at::Tensor& d_hidden) {
-    on(comm_, [&] {
-      read(d_hidden);
-      auto found = ag::grad({std::exchange(s.made_hidden, {})}, {s.rows, s.residual}, {d_hidden});
+  void combine_backward(std::size_t m, std::size_t i) {
+    auto& s = state_[i][m];
+    on(comm_, m, [&] {
+      read(d_hidden_[m]);
+      auto found = ag::grad({std::exchange(s.made_hidden, {})}, {s.rows, s.residual}, {d_hidden_[m]});
       // What aliases the gradient that came in would be freed with it.
       s.d_rows = found[0].clone();
       s.d_residual = found[1].clone();
-      d_hidden.reset();
+      d_hidden_[m].reset();
       s.rows.reset();
       s.residual.reset();
     });
   }
-  void experts_backward(in_flight& s, std::size_t i) {
-    on(compute_.get(), [&] {
+  void experts_backward(std::size_t m, std::size_t i) {
+    auto& s = state_[i][m];
+    on(compute_.get(), m, [&] {
       read(s.d_rows);
       auto found = ag::grad({std::exchange(s.made_rows, {})}, {s.arrived, experts_[i].leaf()},
                             {std::exchange(s.d_rows, {})});
@@ -177,22 +177,24 @@ private:
       s.arrived.reset();
     });
   }
-  void dispatch_backward(in_flight& s) {
-    on(comm_, [&] {
+  void dispatch_backward(std::size_t m, std::size_t i) {
+    auto& s = state_[i][m];
+    on(comm_, m, [&] {
       read(s.d_arrived);
       s.d_tokens =
           ag::grad({std::exchange(s.made_arrived, {})}, {s.tokens}, {std::exchange(s.d_arrived, {})})[0];
       s.tokens.reset();
     });
   }
-  void attention_backward(in_flight& s, at::Tensor& d_hidden, std::size_t i) {
-    on(compute_.get(), [&] {
+  void attention_backward(std::size_t m, std::size_t i) {
+    auto& s = state_[i][m];
+    on(compute_.get(), m, [&] {
       read(s.d_tokens);
       read(s.d_residual);
       auto found = ag::grad({std::exchange(s.made_tokens, {}), std::exchange(s.made_residual, {})},
                             {s.hidden, attention_[i].leaf()},
                             {std::exchange(s.d_tokens, {}), std::exchange(s.d_residual, {})});
-      d_hidden = found[0];
+      d_hidden_[m] = found[0];
       attention_[i].accumulate(found[1]);
       s.hidden.reset();
     });
@@ -207,8 +209,7 @@ private:
   std::vector<st::parameter> attention_, experts_;
   std::vector<std::vector<in_flight>> state_;
   std::vector<at::Tensor> hidden_, d_hidden_, embedded_;
-  cuda::edge edges_[64];
-  std::size_t turn_ = 0;
+  std::vector<cuda::edge> edges_;
 };
 
 struct found {

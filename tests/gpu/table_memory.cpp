@@ -4,6 +4,7 @@
 #include <stretto/adapters/torch_cuda.hpp>
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <cstdio>
 
@@ -79,4 +80,19 @@ TEST_CASE("a thousand steps on a GPU take no more memory than ten", "[gpu][build
   CHECK(torch_cuda::live_bytes() == live);
   CHECK(torch_cuda::peak_bytes() == peak);
   CHECK(torch_cuda::reserved_bytes() == reserved);
+}
+
+TEST_CASE("an op that finds no memory is named, and the next step runs", "[gpu]") {
+  cuda::lanes<torch_cuda::current_stream> lanes;
+  int ran = 0;
+  lanes.run(lane::compute, {mlp, pass::forward, lane::compute, 2, 1},
+            [] { static_cast<void>(at::empty({std::int64_t{1} << 46}, at::TensorOptions(at::kCUDA))); });
+  lanes.run(lane::compute, {mlp, pass::forward, lane::compute, 3, 1}, [&ran] { ++ran; });
+  CHECK_THROWS_WITH(lanes.drain(), Catch::Matchers::StartsWith("rank 0: F.mlp L2 mb1 failed: ") &&
+                                       Catch::Matchers::ContainsSubstring("out of memory"));
+  CHECK(ran == 0);
+  lanes.run(lane::compute, {mlp, pass::forward, lane::compute, 3, 1},
+            [&ran] { ran += at::ones({16}, at::TensorOptions(at::kCUDA)).sum().item<float>() == 16; });
+  lanes.drain();
+  CHECK(ran == 1);
 }
