@@ -35,7 +35,8 @@ THIRD_PARTY = {
     "torch_cuda": r"(torch|ATen|c10)/.*|cuda_runtime(_api)?\.h|cuda\.h",
     "torch": r"(torch|ATen|c10)/(?!.*cuda/|csrc/distributed/).*",
     "c10d": r"torch/csrc/distributed/.*|gloo/.*|(ATen|c10)/(?!cuda/).*",
-    "cuda": r"cuda_runtime(_api)?\.h|cuda\.h|nvtx3/nvToolsExt\.h",
+    # And the operating system, for memory that processes share.
+    "cuda": r"cuda_runtime(_api)?\.h|cuda\.h|nvtx3/nvToolsExt\.h|fcntl\.h|unistd\.h|sys/mman\.h",
     "nccl": r"nccl\.h|cuda_runtime(_api)?\.h",
     "cublas": r"cublas(_v2|Lt)?\.h|cuda_runtime(_api)?\.h",
 }
