@@ -119,6 +119,8 @@ int status_of(int argc, char** argv) {
   } catch (train_moe::input_error const& error) {
     say(error.what());
     if (in_launch) {
+      // The others may still be reading what lets them say the same.
+      if (others) std::this_thread::sleep_for(std::chrono::milliseconds(300));
       // A thread may still be in a call to a process that is silent.
       std::fflush(nullptr);
       std::_Exit(2);

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <string>
 #include <vector>
 
 namespace train_moe {
@@ -128,8 +129,10 @@ std::unique_ptr<rank_transport> make_nccl_transport(transport_parts const& of) {
   try {
     return std::make_unique<nccl_transport>(of);
   } catch (nccl::error const& problem) {
-    if (problem.code == ncclInvalidUsage) throw input_error(problem.what());
-    throw;
+    if (problem.code != ncclInvalidUsage) throw;
+    std::string const text = problem.what();
+    bool const may_share = text.find("NCCL_HOSTID=") != std::string::npos;
+    throw input_error(text + (may_share ? ", as sh examples/launch.sh --share-gpu does" : ""));
   }
 }
 
