@@ -123,8 +123,10 @@ private:
   static std::unique_ptr<step_runner> make_lanes_step(policy how, step_parts const& of) {
     using tensors = stretto::torch::stream_tensors;
     using lanes = cuda::lanes<current_stream, stretto::host::failure_board>;
-    cuda::lane_options const options{
-        .rank = of.place.rank, .peers = of.place.pp > 1, .spans = of.graph ? 0 : spans_of_a_step(of.model)};
+    cuda::lane_options const options{.rank = of.place.rank,
+                                     .peers = of.place.pp > 1,
+                                     .spans = of.graph ? 0 : spans_of_a_step(of.model),
+                                     .ranges = true};
     return make_schedule_step<tensors, lanes, stage_peers>(how, of, options, current_stream{}, &of.board);
   }
 
