@@ -20,6 +20,7 @@ struct arguments {
   std::vector<double> ratios{0};
   std::string transport = "staged", json;
   int gpus = 1, ranks = 2, layers = 6, microbatches = 4;
+  bool graph = false;
   settings how;
   stretto::nccl::communicator_options nccl;
 };
@@ -83,13 +84,16 @@ row measure(shape const& of, meeting const& with, int rank, arguments const& fro
     if (bits_of(which) != expected(which))
       throw std::runtime_error(std::string(variant_names[which]) +
                                " computed or received other bits than a serial step by hand");
+  std::vector<variant> const in_graphs{split_by_hand, split_executor};
+  if (from.graph) bench.capture(in_graphs, with.graphs);
+
   // The bound that a chip reaches which is not hot yet.
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   for (int i = 0; i < 3; ++i)
     result.cold_compute_pair_us.push_back(bench.run(compute_only, bench.gated()).compute_pair_us);
   if (power) power->take();
 
-  for (int repeat = -how.warm_up; repeat < how.repeats; ++repeat)
+  for (int repeat = -how.warm_up; repeat < how.repeats; ++repeat) {
     for (int turn = 0; turn < variants; ++turn) {
       // By hand and executor take turns at being first.
       auto const which = static_cast<variant>(turn < compute_only && repeat % 2 != 0 ? turn ^ 1 : turn);
@@ -99,9 +103,18 @@ row measure(shape const& of, meeting const& with, int rank, arguments const& fro
       if (bench.gated() && how.wall) times.wall_us = bench.run(which, false).wall_us;
       if (repeat >= 0) result.times[which].push_back(times);
     }
+    for (std::size_t i = 0; i < with.graphs.size(); ++i) {
+      auto times = bench.replay(*with.graphs[i], bench.gated());
+      if (bench.checksum() != beside)
+        throw std::runtime_error(std::string(variant_names[in_graphs[i]]) + ": the bits of a replay differ");
+      if (bench.gated() && how.wall) times.wall_us = bench.replay(*with.graphs[i], false).wall_us;
+      if (repeat >= 0) result.captured[i].push_back(times);
+    }
+  }
   if (power) result.power = power->take();
   for (double const each : bench.of_all(bench.dilation()))
     result.dilation = (std::max)(result.dilation, each);
+  bench.forget(with.graphs);
   return result;
 }
 
@@ -123,8 +136,10 @@ int run(arguments const& from) {
   group.add_domain();
   stream_gate gate(from.ranks);
   power_watch power(0);
-  meeting const with{group, gate};
-  auto const transport = transport_named(from.transport, group, from.nccl);
+  capture_turns turns;
+  std::vector<std::unique_ptr<captured_step>> graphs;
+  meeting const with{group, gate, turns, graphs};
+  auto const transport = transport_named(from.transport, group, turns, from.nccl);
   for (auto const& size : from.sizes)
     for (double const ratio : from.ratios)
       group.run([&](int rank) {
@@ -160,6 +175,7 @@ int main(int argc, char** argv) {
   app.add_option("--multiprocessors", from.how.multiprocessors,
                  "that GEMMs beside communication aim at; 0: all, -1: what the transport leaves");
   app.add_option("--gated-pairs", from.how.gated_pairs, "that are issued before the GPU may start");
+  app.add_flag("--graph", from.graph, "split_dw captured as a graph beside it");
   app.add_flag("!--no-gate", from.how.gated, "times on the GPU with host time in them");
   app.add_flag("!--no-wall", from.how.wall, "no runs for wall time beside the gated ones");
   app.add_option("--nccl-ctas", from.nccl.most_ctas, "that NCCL may take at most; 0: its own choice");

@@ -36,8 +36,14 @@ public:
     turn();
     for (int layer = last; layer >= 0; --layer) backward(layer, shape_.microbatches - 1);
     work_.times->end(compute_);
-    cuda::check(cudaStreamSynchronize(compute_), "cudaStreamSynchronize");
-    if (comm_ != compute_) cuda::check(cudaStreamSynchronize(comm_), "cudaStreamSynchronize");
+    cudaStream_t const outside = cuda::thread_stream{}.current();
+    for (auto const each : {compute_, comm_})
+      if (cuda::is_capturing(outside)) {
+        ended_.record(each);
+        ended_.wait(outside);
+      } else {
+        cuda::check(cudaStreamSynchronize(each), "cudaStreamSynchronize");
+      }
   }
 
 private:
@@ -182,7 +188,7 @@ private:
   shape shape_;
   order how_;
   cudaStream_t compute_, comm_;
-  cuda::edge begun_, attended_, dispatched_, computed_, combined_, turned_;
+  cuda::edge begun_, ended_, attended_, dispatched_, computed_, combined_, turned_;
   cuda::edge combined_gradient_, expert_gradient_, dispatched_gradient_, input_gradient_;
 };
 

@@ -30,6 +30,7 @@ public:
 
   probe(shape const& of, stream_gate& gate) : shape_(of), gate_(gate) {}
 
+  double step_us() { return cuda::microseconds_between(begin_, end_); }
   int measured_pairs() const { return shape_.pairs() - 1 - left_out; }
   /// The pair after whose start the gate opens although more is to come, since queues have an end.
   int opens_at = 1 << 30;
@@ -57,8 +58,7 @@ public:
   /// Once everything has run.
   step_times times() {
     double const pairs = measured_pairs();
-    return {cuda::microseconds_between(begin_, end_),
-            cuda::microseconds_between(compute_[0], compute_[1]) / pairs,
+    return {step_us(), cuda::microseconds_between(compute_[0], compute_[1]) / pairs,
             cuda::microseconds_between(comm_[0], comm_[1]) / pairs,
             std::chrono::duration<double, std::micro>(host_[1] - host_[0]).count() / pairs, 0};
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "by_hand.hpp"
+#include "graphs.hpp"
 #include "layers.hpp"
 
 #include <stretto/adapters/cuda/lanes.hpp>
@@ -44,6 +45,8 @@ struct settings {
 struct meeting {
   host::group& group;
   stream_gate& gate;
+  capture_turns& turns;
+  std::vector<std::unique_ptr<captured_step>>& graphs;
 };
 
 using make_transport = std::function<std::unique_ptr<row_transport>(int rank)>;
@@ -53,8 +56,9 @@ class rank_bench {
 public:
   rank_bench(meeting const& with, int rank, shape const& of, settings const& how,
              make_transport const& transport)
-      : shape_(of), how_(how), rank_(rank), gate_(with.gate), between_(with.group.communicator(rank, 1)),
-        transport_(transport(rank)), data_(of, rank, *transport_, kernels_, gated_.get()),
+      : shape_(of), how_(how), rank_(rank), gate_(with.gate), turns_(with.turns),
+        between_(with.group.communicator(rank, 1)), transport_(transport(rank)),
+        data_(of, rank, *transport_, kernels_, gated_.get()),
         rows_(*transport_, of, rank, with.group.ranks()), times_(of, with.gate), board_(with.group.board()),
         lanes_({.rank = rank}, {}, &board_),
         multiprocessors_(how.multiprocessors < 0 ? transport_->multiprocessors(of.peer_bytes())
@@ -79,11 +83,7 @@ public:
 
   /// One run. The times are those of the slowest rank, or of the longest lane.
   step_times run(variant which, bool gated) {
-    data_.clear_sums(gated_.get());
-    cuda::check(cudaStreamSynchronize(gated_.get()), "cudaStreamSynchronize");
-    if (rank_ == 0 && gated) gate_.close();
-    between_.barrier();
-    if (gated) gate_.hold(gated_.get());
+    begin(gated);
     double wall = 0;
     try {
       auto const here = cuda::thread_stream{}.enter(gated_.get());
@@ -99,6 +99,46 @@ public:
     auto times = times_.times();
     times.wall_us = wall;
     return slowest(times);
+  }
+
+  /// Collective: a captured step of each of these, for all ranks. They go before any rank's bench.
+  void capture(std::vector<variant> const& which, std::vector<std::unique_ptr<captured_step>>& to) {
+    if (rank_ == 0)
+      for (std::size_t i = 0; i < which.size(); ++i)
+        to.push_back(
+            std::make_unique<captured_step>(turns_, between_.ranks(), transport_->captured_together()));
+    between_.barrier();
+    for (std::size_t i = 0; i < which.size(); ++i) capture(which[i], *to[i]);
+  }
+  void forget(std::vector<std::unique_ptr<captured_step>>& which) {
+    between_.barrier();
+    if (rank_ == 0) which.clear();
+    between_.barrier();
+  }
+  void capture(variant which, captured_step& as) {
+    as.record(between_, gated_.get(), [&] {
+      auto const here = cuda::thread_stream{}.enter(gated_.get());
+      issue(which);
+    });
+  }
+  /// As `run`, of a captured step: it has no times of pairs, and the host only launches.
+  step_times replay(captured_step const& which, bool gated) {
+    begin(gated);
+    double launched = 0, wall = 0;
+    try {
+      times_.begin(gated_.get(), gated);
+      auto const start = clock::now();
+      which.launch(rank_, gated_.get());
+      launched = us_since(start);
+      times_.end(gated_.get());
+      cuda::check(cudaStreamSynchronize(gated_.get()), "cudaStreamSynchronize");
+      wall = us_since(start);
+    } catch (...) {
+      gate_.open();
+      throw;
+    }
+    between_.barrier();
+    return slowest({times_.step_us(), 0, 0, launched / shape_.pairs(), wall});
   }
 
   std::uint64_t checksum() { return data_.checksum(kernels_, gated_.get()); }
@@ -138,6 +178,14 @@ public:
 private:
   using rank_lanes = cuda::lanes<cuda::thread_stream, host::failure_board>;
   template <class Step> using run_of = st::executor<Step, fixed_tensors, rank_lanes>;
+
+  void begin(bool gated) {
+    data_.clear_sums(gated_.get());
+    cuda::check(cudaStreamSynchronize(gated_.get()), "cudaStreamSynchronize");
+    if (rank_ == 0 && gated) gate_.close();
+    between_.barrier();
+    if (gated) gate_.hold(gated_.get());
+  }
 
   st::sizes sizes() const { return {.microbatches = shape_.microbatches}; }
   cudaStream_t hand() const { return hand_compute_.get(); }
@@ -215,6 +263,7 @@ private:
   settings how_;
   int rank_;
   stream_gate& gate_;
+  capture_turns& turns_;
   host::communicator between_;
   cuda::stream gated_;
   memory_kernels kernels_;

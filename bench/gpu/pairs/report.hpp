@@ -21,6 +21,7 @@ struct row {
   int measured_pairs = 0;
   int multiprocessors = 0; ///< that GEMMs beside communication aim at
   std::vector<step_times> times[variants];
+  std::vector<step_times> captured[2]; ///< split_by_hand, split_executor
   std::vector<double> cold_compute_pair_us;
   double dilation = 0;
   power_watch::summary power;
@@ -102,6 +103,18 @@ public:
                                        return (std::max)(t.compute_pair_us, t.comm_pair_us);
                                      })}};
     }
+    nlohmann::json graphs = nlohmann::json::object();
+    for (int i = 0; i < 2; ++i) {
+      auto const by = [&](double step_times::*what) {
+        std::vector<double> all;
+        for (auto const& each : one.captured[i]) all.push_back(each.*what);
+        return json_of(spread_of(all));
+      };
+      if (!one.captured[i].empty())
+        graphs[variant_names[split_by_hand + i]] = {{"step_us", by(&step_times::step_us)},
+                                                    {"launch_us_a_pair", by(&step_times::host_pair_us)},
+                                                    {"wall_us", by(&step_times::wall_us)}};
+    }
     double const bound = (std::max)(pair[compute_only], pair[comm_only]),
                  cold = spread_of(one.cold_compute_pair_us).median;
     auto const of_way = [&](variant hand, variant executor) {
@@ -123,6 +136,7 @@ public:
                             {"gemms_aim_at_multiprocessors", one.multiprocessors},
                             {"comm_of_compute", pair[comm_only] / pair[compute_only]},
                             {"ways", ways},
+                            {"captured", graphs},
                             {"cold_compute_pair_us", cold},
                             {"serial", of_way(serial_by_hand, serial_executor)},
                             {"two_stream", of_way(two_stream_by_hand, two_stream_executor)},
@@ -154,7 +168,14 @@ public:
                   pair[serial_executor] / pair[split_executor], pair[split_executor] / pair[split_by_hand],
                   host(split_by_hand), host(split_executor), one.dilation, one.power.median_mhz,
                   one.power.median_watts, one.power.capped_part);
-    to << line << std::flush;
+    to << line;
+    for (auto const& [name, of] : graphs.items())
+      to << "    captured " << name << ": step " << of["step_us"]["median"].get<double>()
+         << " us on the GPU (" << ways[name]["step_us"]["median"].get<double>()
+         << " eager), launch of a pair " << of["launch_us_a_pair"]["median"].get<double>() << " us, wall "
+         << of["wall_us"]["median"].get<double>() << " us (" << ways[name]["wall_us"]["median"].get<double>()
+         << " eager)\n";
+    to << std::flush;
   }
 
   nlohmann::json const& json() const { return all_; }

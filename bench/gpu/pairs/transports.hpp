@@ -17,7 +17,8 @@ namespace nccl = stretto::nccl;
 /// Any `row_exchange` of device memory.
 template <class Exchange> class rows_over : public row_transport {
 public:
-  explicit rows_over(host::communicator between) : exchange_(between) {}
+  rows_over(host::communicator between, cuda::exchange_options options)
+      : exchange_(between, {}, std::move(options)) {}
   void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows,
                   std::size_t row_bytes) override {
     exchange_.all_to_all(send, send_rows, receive, receive_rows, row_bytes);
@@ -42,6 +43,7 @@ public:
     rows_.all_to_all(send, send_rows, receive, receive_rows, row_bytes);
   }
   void* memory(std::size_t bytes) override { return memory_.emplace_back(over_, bytes).data(); }
+  bool captured_together() const override { return false; }
   int multiprocessors(std::size_t peer_bytes) override {
     std::vector<int> rows(static_cast<std::size_t>(over_.ranks()), 1);
     rows[static_cast<std::size_t>(over_.rank())] = 0;
@@ -69,17 +71,19 @@ private:
 inline constexpr char const* transport_names = "staged (copy engines, through pinned host memory), peer "
                                                "(copy engines, between GPUs), nccl (a GPU for each rank)";
 
-inline make_transport transport_named(std::string const& name, host::group& group,
+inline make_transport transport_named(std::string const& name, host::group& group, capture_turns& turns,
                                       nccl::communicator_options const& of_nccl) {
+  cuda::exchange_options const options{std::chrono::milliseconds(20000), [&group] { return group.failed(); },
+                                       [&turns](bool begins) { turns.waits(begins); }};
   if (name == "staged")
-    return [&group](int rank) -> std::unique_ptr<row_transport> {
+    return [&group, options](int rank) -> std::unique_ptr<row_transport> {
       return std::make_unique<rows_over<cuda::staged_exchange<host::communicator>>>(
-          group.communicator(rank, 0));
+          group.communicator(rank, 0), options);
     };
   if (name == "peer")
-    return [&group](int rank) -> std::unique_ptr<row_transport> {
-      return std::make_unique<rows_over<cuda::peer_exchange<host::communicator>>>(
-          group.communicator(rank, 0));
+    return [&group, options](int rank) -> std::unique_ptr<row_transport> {
+      return std::make_unique<rows_over<cuda::peer_exchange<host::communicator>>>(group.communicator(rank, 0),
+                                                                                  options);
     };
   if (name == "nccl")
     return [&group, of_nccl](int rank) -> std::unique_ptr<row_transport> {

@@ -89,6 +89,8 @@ public:
   virtual void* memory(std::size_t bytes) { return memory_.emplace_back(bytes).data(); }
   /// Multiprocessors that are left to the GEMMs beside calls of `peer_bytes`; 0: all.
   virtual int multiprocessors(std::size_t) { return 0; }
+  /// Whether a capture must hold the streams of all ranks.
+  virtual bool captured_together() const { return true; }
 
 private:
   std::deque<device_memory> memory_;
