@@ -111,7 +111,7 @@ public:
   expert_linear_function expert_linear() const override { return expert_linear_of_cublas; }
   std::unique_ptr<step_runner> make_step(policy how, step_parts const& of) const override {
     auto step = how == policy::autograd ? make_autograd_step(of) : make_lanes_step(how, of);
-    if (of.graph) return std::make_unique<graph_step>(std::move(step));
+    if (of.graph) return make_graph_step(std::move(step), of);
     return step;
   }
   double now_us() const override { return cuda::time_base::now_us(); }

@@ -3,6 +3,7 @@
 #include "rank_transport.hpp"
 
 #include <stretto/adapters/cuda/exchange_options.hpp>
+#include <stretto/adapters/cuda/joint_capture.hpp>
 
 #include <chrono>
 
@@ -12,7 +13,7 @@ namespace train_moe {
 inline stretto::cuda::exchange_options exchange_settings(transport_parts const& of) {
   return {.deadline = std::chrono::seconds(of.o.deadline),
           .failed = [&board = of.links.board()] { return board.failed(); },
-          .waits = {}};
+          .waits = stretto::cuda::hand_on_turn};
 }
 
 } // namespace train_moe

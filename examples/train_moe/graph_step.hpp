@@ -1,5 +1,6 @@
 #pragma once
 
+#include "rank_communicator.hpp"
 #include "step_runner.hpp"
 
 #include <stretto/adapters/cuda/step_graph.hpp>
@@ -11,10 +12,11 @@
 
 namespace train_moe {
 
-/// A step of any kind: run as it is the first time, captured the second, and replayed from then on.
-class graph_step : public step_runner {
+/// A step of any kind: run as it is the first time, captured the second, and replayed from then on. Collective over `Ranks`.
+template <class Ranks> class graph_step : public step_runner {
 public:
-  explicit graph_step(std::unique_ptr<step_runner> step) : step_(std::move(step)) {}
+  graph_step(std::unique_ptr<step_runner> step, Ranks ranks, stretto::host::failure_board& board)
+      : step_(std::move(step)), graph_({}, {}, std::move(ranks), [&board] { return board.failed(); }) {}
 
   void run() override {
     auto const issue = [this] { step_->run(); };
@@ -26,8 +28,14 @@ public:
 
 private:
   std::unique_ptr<step_runner> step_;
-  stretto::cuda::step_graph<stretto::torch_cuda::current_stream, stretto::torch_cuda::graph_memory> graph_;
+  stretto::cuda::step_graph<stretto::torch_cuda::current_stream, stretto::torch_cuda::graph_memory, Ranks> graph_;
   bool was_run_ = false;
 };
+
+/// For one of the ranks that share a graph, or for a rank with a graph of its own.
+inline std::unique_ptr<step_runner> make_graph_step(std::unique_ptr<step_runner> step, step_parts const& of) {
+  if (of.together) return std::make_unique<graph_step<rank_communicator>>(std::move(step), *of.together, of.board);
+  return std::make_unique<graph_step<stretto::cuda::lone_rank>>(std::move(step), stretto::cuda::lone_rank{}, of.board);
+}
 
 } // namespace train_moe

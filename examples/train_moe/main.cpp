@@ -100,12 +100,14 @@ int run(int argc, char** argv) {
   return 0;
 }
 
-/// What a rank had against the input, if that is why it ended.
-std::string refusal_in(std::exception const& error) {
+/// What a rank that is a thread ended with, if that is a sentence of its own, and the exit code that goes with it.
+std::pair<std::string, int> own_sentence(std::exception const& error) {
   try {
     std::rethrow_if_nested(error);
   } catch (train_moe::input_error const& refusal) {
-    return refusal.what();
+    return {refusal.what(), 2};
+  } catch (train_moe::run_error const& end) {
+    return {end.what(), 1};
   } catch (...) {
   }
   return {};
@@ -126,12 +128,16 @@ int status_of(int argc, char** argv) {
       std::_Exit(2);
     }
     return 2;
+  } catch (train_moe::run_error const& error) {
+    if (others) end_after_failure(error.what(), false);
+    say(error.what());
+    return 1;
   } catch (std::bad_alloc const&) {
     problem = with_forecast("out of memory");
   } catch (stretto::host::step_error const& error) {
-    if (auto const refusal = refusal_in(error); !others && !refusal.empty()) {
-      say(refusal);
-      return 2;
+    if (auto const [sentence, status] = own_sentence(error); !others && status != 0) {
+      say(sentence);
+      return status;
     }
     problem = with_forecast(error.what());
     if (others) end_after_failure(problem, error.in_op);

@@ -15,6 +15,11 @@ struct input_error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// What ends a run on every rank alike: one sentence that says what happened and how to mend it.
+struct run_error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 enum class policy : unsigned char { autograd, serial, two_stream_1f1b, split_dw };
 inline constexpr policy all_policies[] = {policy::autograd, policy::serial, policy::two_stream_1f1b,
                                           policy::split_dw};

@@ -18,6 +18,8 @@ public:
   virtual rank_rows& rows() = 0;
   /// Along the pipeline.
   virtual stage_peers& peers() = 0;
+  /// Whether the ranks of a process must be captured into one graph.
+  virtual bool shares_capture() const { return false; }
   /// Whether a captured step is being replayed, of whose calls nobody is told one by one.
   virtual void replays(bool) {}
 };

@@ -46,7 +46,7 @@ void check_slots(options const& o, at::Tensor const& use, int step, rank_communi
   for (auto const& of_rank : all) most = std::max(most, of_rank[0].most);
   auto const& where = (*short_one)[0];
   double const even = 1.0 * o.batch * o.model.sequence * o.model.top_k / o.model.experts;
-  throw std::runtime_error(
+  throw run_error(
       "step " + std::to_string(step + 1) + ", rank " + std::to_string(short_one - all.begin()) + ", layer " +
       std::to_string(where.layer) + ", microbatch " + std::to_string(where.microbatch) + ": " +
       std::to_string(where.lost) + " choices found no slot; an expert has " + std::to_string(slots_of(o)) +

@@ -31,7 +31,8 @@ struct step_parts {
   rank_place place;
   stage_peers& peers;
   stretto::host::failure_board& board;
-  bool graph = false;  ///< captured once and replayed
+  bool graph = false;                     ///< captured once and replayed
+  rank_communicator* together = nullptr;  ///< the ranks that share a graph; null: each has its own
 };
 
 /// The independent yardstick: one ordinary autograd graph for each microbatch of a stage, no schedule within it.

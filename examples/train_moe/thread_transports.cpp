@@ -59,6 +59,7 @@ public:
 
   rank_rows& rows() override { return rows_; }
   stage_peers& peers() override { return peers_; }
+  bool shares_capture() const override { return rows_.ranks() > 1; }
 
 private:
   device_rows<Exchange> rows_;

@@ -69,10 +69,11 @@ public:
         optimizer_(model_.parameters()) {
     model_.step().resize(run.o.model.layers, run.o.microbatches, run.o.ep);
     if (run.o.capacity > 0) model_.step().use_slots(slots_of(run.o), torch_device(run.o.model.device));
-    if (run.o.graph && (!rows_.capturable() || (shares_process_ && run.o.ep > 1)))
+    if (run.o.graph && !rows_.capturable())
       throw input_error("--graph: the exchange of rows between --ep " + std::to_string(run.o.ep) +
                         " ranks cannot be captured; leave out --graph, or say --ep 1");
-    runner_ = device_.make_step(run.how, {model_, run.plan, place_, peers_, links.board(), run.o.graph});
+    auto* const together = transport_->shares_capture() ? &ranks_ : nullptr;
+    runner_ = device_.make_step(run.how, {model_, run.plan, place_, peers_, links.board(), run.o.graph, together});
   }
 
   /// Rank 0 gets the whole result.

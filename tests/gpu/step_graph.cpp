@@ -2,13 +2,16 @@
 #include "device_memory.hpp"
 
 #include <stretto/adapters/cuda.hpp>
+#include <stretto/adapters/host.hpp>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <barrier>
+#include <chrono>
 #include <cstddef>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -206,4 +209,96 @@ TEST_CASE("threads capture and replay graphs of their own on one GPU at the same
     });
   for (auto& each : all) each.join();
   CHECK(good == std::vector<char>(threads, true));
+}
+
+namespace {
+
+/// A step of one rank that sends bytes round, in several exchanges, and adds nothing: after as many as there are ranks
+/// each has its own again.
+template <class Exchange> class round_trip {
+public:
+  round_trip(host::group& group, int rank)
+      : ranks_(static_cast<std::size_t>(group.ranks())),
+        exchange_(group.communicator(rank), cuda::thread_stream{},
+                  cuda::exchange_options{std::chrono::seconds(10), [&group] { return group.board().failed(); },
+                                         cuda::hand_on_turn}),
+        to_(ranks_), from_(ranks_), lanes_({.rank = rank}, {}, &group.board()) {
+    auto const me = static_cast<std::size_t>(rank);
+    to_[(me + 1) % ranks_] = from_[(me + ranks_ - 1) % ranks_] = static_cast<int>(relay::size);
+    for (std::size_t i = 0; i <= ranks_; ++i) buffers_.emplace_back(bytes(relay::size));
+  }
+  void operator()() {
+    for (std::size_t i = 0; i < ranks_; ++i) {
+      lanes_.run(lane::comm, label(dispatch, lane::comm, static_cast<int>(i)), [this, i] {
+        if (breaks) throw std::runtime_error("no rows");
+        exchange_.all_to_all(buffers_[i].data(), to_.data(), buffers_[i + 1].data(), from_.data(), 1);
+      });
+    }
+    lanes_.drain();
+  }
+  void put(bytes const& what) {
+    cuda::check(cudaMemcpy(buffers_.front().data(), what.data(), what.size(), cudaMemcpyHostToDevice), "cudaMemcpy");
+  }
+  bytes after(std::size_t hops) const { return buffers_[hops].to_host(); }
+  bool breaks = false;
+
+private:
+  std::size_t ranks_;
+  Exchange exchange_;
+  std::vector<int> to_, from_;
+  std::vector<device_bytes> buffers_;
+  cuda::lanes<cuda::thread_stream, host::failure_board> lanes_;
+};
+
+using shared_graph = cuda::step_graph<cuda::thread_stream, cuda::no_graph_memory, host::communicator>;
+
+template <class Exchange> void check_shared_graph(int count) {
+  host::group_options settings;
+  settings.deadline = std::chrono::seconds(10);
+  host::group group(count, settings);
+  group.add_domain();
+  std::vector<char> good(static_cast<std::size_t>(count));
+  group.run([&](int rank) {
+    cuda::check(cudaSetDevice(0), "cudaSetDevice");
+    round_trip<Exchange> step(group, rank);
+    shared_graph graph({}, {}, group.communicator(rank, 1), [&group] { return group.board().failed(); });
+    graph.warm(step);
+    graph.capture(step);
+    bool kept = true;
+    for (int i = 0; i < 20; ++i) {
+      step.put(numbers(10 * i + rank));
+      graph.replay();
+      graph.wait();
+      kept = kept && step.after(1) == numbers(10 * i + (rank + count - 1) % count) &&
+             step.after(static_cast<std::size_t>(count)) == numbers(10 * i + rank);
+    }
+    step.put(numbers(rank));
+    step();
+    kept = kept && step.after(static_cast<std::size_t>(count)) == numbers(rank);
+    good[static_cast<std::size_t>(rank)] = kept;
+  });
+  CHECK(good == std::vector<char>(static_cast<std::size_t>(count), true));
+}
+
+} // namespace
+
+TEST_CASE("ranks that are threads are captured into one graph, staged rows between them", "[gpu]") {
+  check_shared_graph<cuda::staged_exchange<host::communicator>>(GENERATE(1, 2, 4));
+}
+
+TEST_CASE("ranks that are threads are captured into one graph, pushed rows between them", "[gpu]") {
+  check_shared_graph<cuda::peer_exchange<host::communicator>>(GENERATE(1, 2, 4));
+}
+
+TEST_CASE("an op of one rank that fails in a shared capture ends it for all, with its name", "[gpu]") {
+  host::group group(3);
+  group.add_domain();
+  auto const run = [&](int rank) {
+    round_trip<cuda::staged_exchange<host::communicator>> step(group, rank);
+    shared_graph graph({}, {}, group.communicator(rank, 1), [&group] { return group.board().failed(); });
+    graph.warm(step);
+    step.breaks = rank == 1;
+    graph.capture(step);
+  };
+  CHECK_THROWS_WITH(group.run(run), ContainsSubstring("rank 1") && ContainsSubstring("F.dispatch L0 mb0 failed: no rows"));
 }

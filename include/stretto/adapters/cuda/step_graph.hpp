@@ -4,19 +4,24 @@
 #include <stretto/adapters/cuda/error.hpp>
 #include <stretto/adapters/cuda/follow.hpp>
 #include <stretto/adapters/cuda/handles.hpp>
+#include <stretto/adapters/cuda/joint_capture.hpp>
 
 #include <cuda_runtime_api.h>
 
-#include <concepts>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <memory>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 namespace stretto {
 inline namespace v0 {
 namespace cuda {
 
 /// Where what a step allocates comes from while it is captured: memory that stays where it is as long as the graph may be
-/// replayed. `lend(stream)` makes an object that lives as long as the capture on that stream.
+/// replayed. `lend(stream)` makes an object that lives as long as this thread captures, on that stream among others.
 template <class M> concept graph_memory = requires(M& memory, cudaStream_t capturing) { memory.lend(capturing); };
 
 /// For steps that allocate nothing.
@@ -25,6 +30,16 @@ struct no_graph_memory {
     ~lent() {}
   };
   lent lend(cudaStream_t) const { return {}; }
+};
+
+/// The exchange of a rank that has a graph to itself.
+struct lone_rank {
+  static constexpr int rank() { return 0; }
+  static constexpr int ranks() { return 1; }
+  void exchange_counts(int const* send_rows, int* counts) const { *counts = *send_rows; }
+  void all_to_all(void const* send, int const* send_rows, void* receive, int const*, std::size_t row_bytes) const {
+    std::memcpy(receive, send, static_cast<std::size_t>(*send_rows) * row_bytes);
+  }
 };
 
 /// A communicator whose calls may be part of a graph.
@@ -39,10 +54,26 @@ template <class C> concept capturable_communicator =
 ///   graph.capture(step);  // issues it again, and runs nothing
 ///   graph.replay();       // as often as you like
 ///
-/// Ranks that are threads have a graph each, also on one device; another thread's work is not captured.
-template <stream_follower Follow = thread_stream, graph_memory Memory = no_graph_memory> class step_graph {
+/// Ranks that are threads have a graph each where they do not meet in a step, or where what they meet in allows it (NCCL).
+/// Those that copy into each other's memory share one: they make their `step_graph` together, over `Ranks`, an exchange of
+/// host memory among them, and all calls are collective. Their exchanges are made with `exchange_options::waits =
+/// hand_on_turn`.
+template <stream_follower Follow = thread_stream, graph_memory Memory = no_graph_memory, row_exchange Ranks = lone_rank>
+class step_graph {
 public:
-  explicit step_graph(Follow follow = {}, Memory memory = {}) : follow_(std::move(follow)), memory_(std::move(memory)) {}
+  /// `failed`: whether the step of these ranks has failed, such as a look at the board of their group.
+  explicit step_graph(Follow follow = {}, Memory memory = {}, Ranks ranks = {}, std::function<bool()> failed = {})
+      : follow_(std::move(follow)), memory_(std::move(memory)), ranks_(std::move(ranks)),
+        me_(static_cast<std::size_t>(ranks_.rank())), ones_(static_cast<std::size_t>(ranks_.ranks()), 1),
+        counts_(ones_.size()) {
+    std::shared_ptr<detail::joint_capture> made;
+    if (me_ == 0) made = std::make_shared<detail::joint_capture>(ones_.size(), std::move(failed));
+    std::vector<std::shared_ptr<detail::joint_capture> const*> mine(ones_.size(), &made), theirs(ones_.size());
+    ranks_.all_to_all(mine.data(), ones_.data(), theirs.data(), ones_.data(), sizeof(mine[0]));
+    all_ = *theirs[0];
+    // Nobody goes on before all have taken their share.
+    meet();
+  }
   step_graph(step_graph const&) = delete;
   step_graph& operator=(step_graph const&) = delete;
   ~step_graph() {
@@ -58,7 +89,7 @@ public:
       [[maybe_unused]] auto const current = follow_.enter(stream_.get());
       issue();
     }
-    wait();
+    check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
     is_warm_ = true;
   }
 
@@ -70,57 +101,129 @@ public:
                              "kernel, a workspace or a communicator cannot be captured");
     forget();
     begin();
-    wait();
-    check(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-    cudaGraph_t made = nullptr;
-    try {
-      [[maybe_unused]] auto const current = follow_.enter(stream_.get());
-      [[maybe_unused]] auto const memory = memory_.lend(stream_.get());
-      issue();
-    } catch (...) {
-      static_cast<void>(cudaStreamEndCapture(stream_.get(), &made));
-      if (made) static_cast<void>(cudaGraphDestroy(made));
-      static_cast<void>(cudaGetLastError());
-      throw;
-    }
-    check(cudaStreamEndCapture(stream_.get(), &made), "the capture of a step (cudaStreamEndCapture)");
-    auto const result = cudaGraphInstantiate(&graph_, made, 0);
-    static_cast<void>(cudaGraphDestroy(made));
-    check(result, "cudaGraphInstantiate");
-    check(cudaGraphUpload(graph_, stream_.get()), "cudaGraphUpload");
-    wait();
+    check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
+    if (me_ == 0) all_->reset();
+    meet();
+    if (me_ == 0)
+      capture_all(issue);
+    else
+      take_part(issue);
+    is_captured_ = true;
   }
 
-  bool is_captured() const noexcept { return graph_ != nullptr; }
+  bool is_captured() const noexcept { return is_captured_; }
 
-  /// Launches the step behind what the current stream has done, and returns at once; what the current stream does next runs
+  /// Launches the step behind what the current stream of every rank has done, and returns at once; what they do next runs
   /// behind the step.
   void replay() {
-    if (!graph_) throw std::logic_error("step_graph: replay of a step that was not captured: call capture first");
-    begin();
-    check(cudaGraphLaunch(graph_, stream_.get()), "cudaGraphLaunch");
-    ended_.record(stream_.get());
-    ended_.wait(follow_.current());
+    if (!is_captured_) throw std::logic_error("step_graph: replay of a step that was not captured: call capture first");
+    all_->before[me_].record(follow_.current());
+    meet();
+    if (me_ == 0) {
+      for (auto const& each : all_->before) each.wait(stream_.get());
+      check(cudaGraphLaunch(graph_, stream_.get()), "cudaGraphLaunch");
+      all_->ended.record(stream_.get());
+    }
+    meet();
+    all_->ended.wait(follow_.current());
   }
 
-  /// Returns when the last step is done. Throws if something of it failed.
-  void wait() { check(cudaStreamSynchronize(stream_.get()), "a step in a graph (cudaStreamSynchronize)"); }
+  /// Returns when the last replay is done. Throws if something of it failed.
+  void wait() const { all_->ended.synchronize(); }
 
 private:
   void begin() {
     begun_.record(follow_.current());
     begun_.wait(stream_.get());
   }
+  void meet() {
+    if (ones_.size() > 1) ranks_.exchange_counts(ones_.data(), counts_.data());
+  }
   void forget() {
     if (graph_) static_cast<void>(cudaGraphExecDestroy(std::exchange(graph_, nullptr)));
+    is_captured_ = false;
+  }
+
+  /// Rank 0, whose thread begins and ends the capture.
+  template <class Issue> void capture_all(Issue& issue) {
+    cudaGraph_t made = nullptr;
+    bool whole = false, begun = false;
+    try {
+      check(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+      begun = true;
+      all_->fork.record(stream_.get());
+      all_->open();
+      take_turn(issue);
+      whole = all_->wait_for_all();
+      for (std::size_t rank = 1; rank < ones_.size() && whole; ++rank) all_->joins[rank].wait(stream_.get());
+    } catch (...) {
+      if (begun) static_cast<void>(all_->wait_for_all());
+      discard(made);
+      all_->end(false);
+      throw;
+    }
+    try {
+      if (!whole) throw std::runtime_error("step_graph: another rank could not issue its step into the graph");
+      check(cudaStreamEndCapture(stream_.get(), &made), "the capture of a step (cudaStreamEndCapture)");
+      check(cudaGraphInstantiate(&graph_, made, 0), "cudaGraphInstantiate");
+      check(cudaGraphDestroy(std::exchange(made, nullptr)), "cudaGraphDestroy");
+      check(cudaGraphUpload(graph_, stream_.get()), "cudaGraphUpload");
+      check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
+    } catch (...) {
+      discard(made);
+      forget();
+      all_->end(false);
+      throw;
+    }
+    all_->end(true);
+  }
+  void discard(cudaGraph_t made) {
+    if (!made) static_cast<void>(cudaStreamEndCapture(stream_.get(), &made));
+    if (made) static_cast<void>(cudaGraphDestroy(made));
+    static_cast<void>(cudaGetLastError());
+  }
+
+  template <class Issue> void take_part(Issue& issue) {
+    try {
+      take_turn(issue);
+    } catch (...) {
+      // Until then the streams of this rank are part of a capture.
+      static_cast<void>(all_->wait_for_end());
+      static_cast<void>(cudaGetLastError());
+      throw;
+    }
+    if (!all_->wait_for_end())
+      throw std::runtime_error("step_graph: another rank could not issue its step into the graph");
+  }
+
+  template <class Issue> void take_turn(Issue& issue) {
+    if (!all_->enter()) return;
+    try {
+      detail::turn_scope const mine(all_->turn);
+      if (me_ != 0) all_->fork.wait(stream_.get());
+      {
+        [[maybe_unused]] auto const current = follow_.enter(stream_.get());
+        [[maybe_unused]] auto const memory = memory_.lend(stream_.get());
+        issue();
+      }
+      if (me_ != 0) all_->joins[me_].record(stream_.get());
+    } catch (...) {
+      all_->leave(false);
+      throw;
+    }
+    all_->leave(true);
   }
 
   Follow follow_;
   Memory memory_;
+  Ranks ranks_;
+  std::size_t const me_;
+  std::vector<int> ones_, counts_;
+  std::shared_ptr<detail::joint_capture> all_;
   stream stream_;
-  edge begun_, ended_;
+  edge begun_;
   cudaGraphExec_t graph_ = nullptr;
-  bool is_warm_ = false;
+  bool is_warm_ = false, is_captured_ = false;
 };
 
 } // namespace cuda

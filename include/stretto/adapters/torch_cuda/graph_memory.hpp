@@ -5,6 +5,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime_api.h>
 
+#include <thread>
 #include <utility>
 
 namespace stretto {
@@ -36,11 +37,13 @@ public:
     for (; uses_ > 0; --uses_) c10::cuda::CUDACachingAllocator::releasePool(device_, pool_);
   }
 
-  /// The lanes join the capture while it goes on, so that streams are told by their capture.
+  /// For what this thread allocates. The lanes join the capture while it goes on, so that streams are told by their capture.
   lent lend(cudaStream_t capturing) {
     unsigned long long const mine = capture_of(capturing);
-    c10::cuda::CUDACachingAllocator::beginAllocateToPool(
-        device_, pool_, [mine](cudaStream_t on) { return mine != 0 && capture_of(on) == mine; });
+    auto const here = std::this_thread::get_id();
+    c10::cuda::CUDACachingAllocator::beginAllocateToPool(device_, pool_, [mine, here](cudaStream_t on) {
+      return mine != 0 && std::this_thread::get_id() == here && capture_of(on) == mine;
+    });
     ++uses_;
     return {device_, pool_};
   }
