@@ -1,8 +1,7 @@
-#include <train_moe/corpus.hpp>
-#include <train_moe/cuda_device.hpp>
+#include "training.hpp"
+
 #include <train_moe/graph_step.hpp>
 #include <train_moe/schedule_step.hpp>
-#include <train_moe/trainer.hpp>
 
 #include <stretto/adapters/cuda.hpp>
 #include <stretto/adapters/torch/stream_tensors.hpp>
@@ -13,7 +12,6 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <random>
 #include <memory>
@@ -22,49 +20,12 @@
 #include <utility>
 #include <vector>
 
-#include <unistd.h>
-
+using namespace test;
 using namespace train_moe;
 namespace cuda = stretto::cuda;
 using stretto::torch_cuda::current_stream;
 
 namespace {
-
-/// A file of text that is not quite regular, for as long as it lives.
-class text_file {
-public:
-  text_file() : path_(std::filesystem::temp_directory_path() / ("stretto_gpu_text." + std::to_string(::getpid()))) {
-    std::ofstream out(path_);
-    std::minstd_rand random(1);
-    for (int line = 0; line < 4000; ++line)
-      out << "line " << line << " of " << (random() >> 12) << (random() % 2 == 0 ? " fugues\n" : " canons;\n");
-  }
-  ~text_file() { std::filesystem::remove(path_); }
-  text_file(text_file const&) = delete;
-  text_file& operator=(text_file const&) = delete;
-  std::filesystem::path const& path() const { return path_; }
-
-private:
-  std::filesystem::path path_;
-};
-
-options small() {
-  options o;
-  o.ep = 2;
-  o.microbatches = 3;
-  o.batch = 2;
-  o.steps = 3;
-  auto& m = o.model;
-  m.device = device_kind::cuda;
-  m.layers = 3;
-  m.dense = 1;
-  m.hidden = 64;
-  m.heads = 2;
-  m.ffn = 32;
-  m.experts = 4;
-  m.sequence = 24;
-  return o;
-}
 
 /// Large enough for ops of both lanes and both ranks to run at the same time.
 options larger() {
@@ -76,16 +37,6 @@ options larger() {
   o.model.ffn = 256;
   o.model.sequence = 128;
   return o;
-}
-
-run_result run(options const& o, policy how, corpus const& text) {
-  if (!cuda_device()) cuda_device() = &all_gpus();
-  prepare(o);
-  return train(o, how, text, [](progress const&) {});
-}
-
-bool same(run_result const& a, run_result const& b) {
-  return a.losses == b.losses && a.gradient_digest == b.gradient_digest && a.held_out_loss == b.held_out_loss;
 }
 
 void check_policies(options const& o, corpus const& text) {
