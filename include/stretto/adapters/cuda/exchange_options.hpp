@@ -24,7 +24,8 @@ namespace detail {
 /// Around a wait for other ranks.
 class waiting_for_ranks {
 public:
-  explicit waiting_for_ranks(exchange_options const& of) : waits_(of.waits) {
+  explicit waiting_for_ranks(exchange_options const& of) : waiting_for_ranks(of.waits) {}
+  explicit waiting_for_ranks(std::function<void(bool)> const& waits) : waits_(waits) {
     if (waits_) waits_(true);
   }
   waiting_for_ranks(waiting_for_ranks const&) = delete;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stretto/adapter.hpp>
+#include <stretto/adapters/cuda/exchange_options.hpp>
 #include <stretto/adapters/cuda/follow.hpp>
 #include <stretto/adapters/cuda/handles.hpp>
 
@@ -10,9 +11,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
-#include <stdexcept>
 #include <utility>
 
 namespace stretto {
@@ -64,13 +65,19 @@ template <class Tensor> using letter = std::shared_ptr<lent_tensor<Tensor>>;
 /// A send copies on the current stream (`Current`), so that the storage may go back right behind it, and never waits for
 /// its receive. A receive waits on the host until the send has been issued, not until it is done, and fetches by copy
 /// engines on the current stream into a tensor of its own.
+///
+/// Messages may be part of a graph if the streams of all ranks are part of one capture; what they copy stays until this
+/// goes.
 template <message_tensors Tensors, peer_adapter Letters, stream_follower Current = thread_stream>
 class peers {
 public:
   using tensor = typename Tensors::tensor;
 
-  explicit peers(Letters& letters, Tensors tensors = {}, Current current = {})
-      : letters_(letters), tensors_(std::move(tensors)), current_(std::move(current)) {
+  /// `waits` as in `exchange_options`.
+  explicit peers(Letters& letters, Tensors tensors = {}, Current current = {},
+                 std::function<void(bool)> waits = {})
+      : letters_(letters), tensors_(std::move(tensors)), current_(std::move(current)),
+        waits_(std::move(waits)) {
     check(cudaGetDevice(&gpu_), "cudaGetDevice");
   }
   peers(peers const&) = delete;
@@ -87,8 +94,8 @@ public:
 
   void send(message const& about, tensor const& content) {
     cudaStream_t const here = current_.current();
-    require_no_capture(here);
-    auto const made = new_letter(about.peer);
+    auto const made =
+        is_capturing(here) ? captured_.emplace_back(std::make_shared<lent>()) : new_letter(about.peer);
     made->is_empty = tensors_.is_empty(content);
     if (!made->is_empty) {
       tensor const source = tensors_.contiguous(content);
@@ -108,8 +115,10 @@ public:
 
   tensor receive(message const& about) {
     cudaStream_t const here = current_.current();
-    require_no_capture(here);
-    auto const came = letters_.receive(about);
+    auto const came = [&] {
+      detail::waiting_for_ranks const here_too(waits_);
+      return letters_.receive(about);
+    }();
     if (came->is_empty) return finish(*came, tensor{}, here);
     tensor made = tensors_.make(came->head);
     came->sent.wait(here);
@@ -121,12 +130,6 @@ public:
 
 private:
   using lent = lent_tensor<tensor>;
-
-  static void require_no_capture(cudaStream_t here) {
-    if (is_capturing(here))
-      throw std::logic_error(
-          "cuda::peers: messages between pipeline ranks cannot be captured, since hosts meet in them");
-  }
 
   tensor finish(lent& came, tensor made, cudaStream_t here) {
     came.taken.record(here);
@@ -157,7 +160,9 @@ private:
   Tensors tensors_;
   Current current_;
   int gpu_ = 0;
+  std::function<void(bool)> waits_;
   std::map<int, std::deque<letter<tensor>>> sent_;
+  std::deque<letter<tensor>> captured_;
 };
 
 } // namespace cuda
