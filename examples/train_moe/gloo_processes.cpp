@@ -254,9 +254,6 @@ std::optional<rank_place> place_in_launch(options const& o) {
     throw input_error("--ep " + std::to_string(o.ep) + " times --pp " + std::to_string(o.pp) + " is " +
                       std::to_string(o.ep * o.pp) + " ranks and WORLD_SIZE is " +
                       std::to_string(here->world_size) + "; start as many processes, or change the flags");
-  if (o.model.device == device_kind::cuda)
-    throw input_error(
-        "--device cuda runs all ranks in one process; unset RANK and WORLD_SIZE, or say --device cpu");
   for (auto const link : {o.link_gbps, o.link_us})
     if (link > 0)
       throw input_error(
