@@ -112,6 +112,8 @@ public:
   }
 
   bool is_captured() const noexcept { return is_captured_; }
+  /// Kernels, copies and joints of the graph; 0 on other ranks than the first.
+  std::size_t nodes() const noexcept { return nodes_; }
 
   /// Launches the step behind what the current stream of every rank has done, and returns at once; what they do next runs
   /// behind the step.
@@ -142,6 +144,7 @@ private:
   void forget() {
     if (graph_) static_cast<void>(cudaGraphExecDestroy(std::exchange(graph_, nullptr)));
     is_captured_ = false;
+    nodes_ = 0;
   }
 
   /// Rank 0, whose thread begins and ends the capture.
@@ -165,6 +168,7 @@ private:
     try {
       if (!whole) throw std::runtime_error("step_graph: another rank could not issue its step into the graph");
       check(cudaStreamEndCapture(stream_.get(), &made), "the capture of a step (cudaStreamEndCapture)");
+      check(cudaGraphGetNodes(made, nullptr, &nodes_), "cudaGraphGetNodes");
       check(cudaGraphInstantiate(&graph_, made, 0), "cudaGraphInstantiate");
       check(cudaGraphDestroy(std::exchange(made, nullptr)), "cudaGraphDestroy");
       check(cudaGraphUpload(graph_, stream_.get()), "cudaGraphUpload");
@@ -223,6 +227,7 @@ private:
   stream stream_;
   edge begun_;
   cudaGraphExec_t graph_ = nullptr;
+  std::size_t nodes_ = 0;
   bool is_warm_ = false, is_captured_ = false;
 };
 
