@@ -69,7 +69,7 @@ def shared(rank: int) -> dict[str, object]:
 
 def check_faults(program: str, text: str, folder: pathlib.Path, kills: int) -> None:
     for how, count in ((signal.SIGKILL, kills), (signal.SIGSTOP, max(1, kills // 4))):
-        ends = [fault(program, folder, text, seed, how, CUDA, shared, starts=5, deadline=10) for seed in range(count)]
+        ends = [fault(program, folder, text, seed, how, CUDA, shared, starts=10, deadline=15) for seed in range(count)]
         print(f"{sum(named for named, _ in ends)} of {count} {how.name} were told with an op; the last survivor ended after at "
               f"most {max(seconds for _, seconds in ends):.1f} s")
 

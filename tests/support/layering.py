@@ -37,7 +37,7 @@ THIRD_PARTY = {
     "c10d": r"torch/csrc/distributed/.*|gloo/.*|(ATen|c10)/(?!cuda/).*",
     # And the operating system, for memory that processes share.
     "cuda": r"cuda_runtime(_api)?\.h|cuda\.h|nvtx3/nvToolsExt\.h|fcntl\.h|unistd\.h|sys/mman\.h",
-    "nccl": r"nccl\.h|cuda_runtime(_api)?\.h",
+    "nccl": r"nccl\.h|cuda_runtime(_api)?\.h|cuda\.h",
     "cublas": r"cublas(_v2|Lt)?\.h|cuda_runtime(_api)?\.h",
 }
 

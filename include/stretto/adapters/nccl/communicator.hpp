@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stretto/adapters/nccl/gate.hpp>
+#include <stretto/adapters/nccl/largest_kernel.hpp>
 #include <stretto/adapters/nccl/stream.hpp>
 
 #include <algorithm>
@@ -9,7 +10,6 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
 namespace stretto {
 inline namespace v0 {
@@ -120,31 +120,7 @@ public:
   template <class Issue> int ctas_of(Issue const& issue, cudaStream_t on = nullptr) const {
     std::optional<side_stream> own;
     if (on == nullptr) on = own.emplace().get();
-    cudaGraph_t graph = nullptr;
-    check(cudaStreamBeginCapture(on, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-    try {
-      issue(on);
-    } catch (...) {
-      static_cast<void>(cudaStreamEndCapture(on, &graph));
-      if (graph) static_cast<void>(cudaGraphDestroy(graph));
-      throw;
-    }
-    check(cudaStreamEndCapture(on, &graph), "cudaStreamEndCapture");
-    std::size_t count = 0;
-    check(cudaGraphGetNodes(graph, nullptr, &count), "cudaGraphGetNodes");
-    std::vector<cudaGraphNode_t> nodes(count);
-    check(cudaGraphGetNodes(graph, nodes.data(), &count), "cudaGraphGetNodes");
-    unsigned most = 0;
-    for (auto const each : nodes) {
-      cudaGraphNodeType kind{};
-      check(cudaGraphNodeGetType(each, &kind), "cudaGraphNodeGetType");
-      if (kind != cudaGraphNodeTypeKernel) continue;
-      cudaKernelNodeParams of{};
-      check(cudaGraphKernelNodeGetParams(each, &of), "cudaGraphKernelNodeGetParams");
-      most = (std::max)(most, of.gridDim.x * of.gridDim.y * of.gridDim.z);
-    }
-    check(cudaGraphDestroy(graph), "cudaGraphDestroy");
-    return static_cast<int>(most);
+    return captured_graph(on, issue).largest_kernel();
   }
 
 private:

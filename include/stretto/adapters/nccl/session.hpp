@@ -75,7 +75,8 @@ public:
   communicator* split(int color, communicator_options const& options = {}, int key = 0) {
     require_same(gather_(std::to_string(color) + " " + options.text()));
     auto config = config_of(options);
-    ncclComm_t made = nullptr;
+    // Not on the stack: a thread of NCCL writes there, maybe after this call has been given up.
+    auto& made = made_.emplace_back(nullptr);
     {
       gate::pass const inside(gate_, "ncclCommSplit");
       check(ncclCommSplit(root_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &made, &config),
@@ -166,6 +167,7 @@ private:
   int device_ = 0;
   ncclComm_t root_ = nullptr;
   std::mutex list_mutex_;
+  std::deque<ncclComm_t> made_;
   std::deque<communicator> communicators_;
 };
 
