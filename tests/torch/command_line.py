@@ -73,9 +73,9 @@ def check_words(refuse: Refusals) -> None:
     refuse.says("f32, bf16", "--dtype", "f16")
     if not os.path.exists("/dev/nvidiactl"):
         refuse.says("--device cuda: this machine has no NVIDIA GPU", "--device", "cuda")
-        # The program that this one would go on in.
+        # The program that this one would go on in, where it can be loaded: CUDA and a libtorch with CUDA may be without a GPU.
         there = pathlib.Path(refuse.program).with_name("train_moe_cuda")
-        if there.exists():
+        if there.exists() and run(str(there), "--help").returncode == 0:
             Refusals(str(there), refuse.folder).says("there is no NVIDIA driver", "--device", "cuda")
     refuse.says("--link-us models a link", "--device", "cuda", "--link-us", "5")
     refuse.says("cpu, cuda", "--device", "tpu")
