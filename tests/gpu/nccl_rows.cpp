@@ -126,6 +126,64 @@ void check_all(std::vector<test::outcome> const& found) {
   }
 }
 
+/// Each time another rank ends, before another op.
+void lose_ranks(int ranks) {
+  int const count = std::getenv("STRETTO_EVERY_SIZE") ? 10 : 1;
+  for (int seed = 0; seed < count; ++seed)
+    for (int const how : {SIGKILL, SIGSTOP}) {
+      std::mt19937 random(static_cast<unsigned>(seed + 1));
+      int const victim = static_cast<int>(random() % static_cast<unsigned>(ranks)),
+                last = 1 + static_cast<int>(random() % 40);
+      CAPTURE(seed, how, ranks, victim, last);
+      // Several on one GPU take turns, so that meetings last.
+      int const deadline = ranks == 2 ? 4 : 15;
+      auto const found = test::run_forked(
+          ranks, [&](int rank) { on_own_gpu(rank, ranks); },
+          [&](int rank, shared_exchange host) -> std::string {
+            joined mine(host, seconds(deadline));
+            device_bytes const memory(std::size_t{1} << 22);
+            std::vector<int> const counts(static_cast<std::size_t>(ranks), 1000);
+            host.barrier();
+            for (int op = 0; op < 1000; ++op) {
+              if (rank == victim && op == last) std::raise(how);
+              detail::place_scope const here(
+                  {1, op, static_cast<unsigned char>(dispatch), 0, static_cast<unsigned char>(lane::comm)});
+              mine.rows.all_to_all(memory.data(), counts.data(), memory.data() + memory.size() / 2,
+                                   counts.data(), 256);
+              auto const ended = cudaStreamSynchronize(mine.stream.get());
+              if (ended != cudaSuccess || mine.board.failed()) break;
+            }
+            // Nobody reports without the board.
+            for (int naps = 0; !mine.board.failed() && naps < 1000; ++naps)
+              std::this_thread::sleep_for(std::chrono::milliseconds(10));
+            auto const first = mine.board.first();
+            try {
+              mine.rows.all_to_all(memory.data(), counts.data(), memory.data() + memory.size() / 2,
+                                   counts.data(), 256);
+              return "a call after the end was taken";
+            } catch (nccl::error const& problem) {
+              auto const said = describe(first) + " | " + problem.what();
+              host.note(said);
+              return said;
+            }
+          },
+          seconds(60));
+      for (int rank = 0; rank < ranks; ++rank) {
+        auto const& one = found[static_cast<std::size_t>(rank)];
+        if (rank == victim) continue;
+        INFO("rank " << rank << " after " << one.seconds << " s: " << one.said);
+        CHECK(one.ended);
+        CHECK_THAT(one.said, ContainsSubstring("rank " + std::to_string(rank) +
+                                               ": F.dispatch of layer 1, microbatch "));
+        CHECK_THAT(one.said, ContainsSubstring("failed: NCCL in all_to_all: "));
+        CHECK_THAT(one.said, ContainsSubstring("| NCCL was given up: "));
+        if (rank == (victim + 1) % ranks)
+          std::printf("%s of rank %d of %d: %.1f s, %s\n", how == SIGKILL ? "kill" : "stop", victim, ranks,
+                      one.seconds, one.said.c_str());
+      }
+    }
+}
+
 } // namespace
 
 TEST_CASE("NCCL brings rows to the ranks they are for, call after call, none from or to some", "[gpu]") {
@@ -260,63 +318,12 @@ TEST_CASE("the watchdog looks at calls while another thread captures, and spoils
       seconds(60)));
 }
 
-TEST_CASE("when a rank is killed or falls silent, calls of the others end with its name for it",
+TEST_CASE("when one of two ranks is killed or falls silent, calls of the other end and name it",
           "[gpu][building-blocks-11]") {
-  int const count = std::getenv("STRETTO_EVERY_SIZE") ? 20 : 2;
-  for (int seed = 0; seed < count; ++seed)
-    for (int const how : {SIGKILL, SIGSTOP}) {
-      int const ranks = seed % 2 == 0 ? 2 : 4;
-      std::mt19937 random(static_cast<unsigned>(seed + 1));
-      int const victim = static_cast<int>(random() % static_cast<unsigned>(ranks)),
-                last = 1 + static_cast<int>(random() % 40);
-      CAPTURE(seed, how, ranks, victim, last);
-      // Several on one GPU take turns, so that meetings last.
-      int const deadline = ranks == 2 ? 4 : 15;
-      auto const found = test::run_forked(
-          ranks, [&](int rank) { on_own_gpu(rank, ranks); },
-          [&](int rank, shared_exchange host) -> std::string {
-            joined mine(host, seconds(deadline));
-            device_bytes const memory(std::size_t{1} << 22);
-            std::vector<int> const counts(static_cast<std::size_t>(ranks), 1000);
-            host.barrier();
-            for (int op = 0; op < 1000; ++op) {
-              if (rank == victim && op == last) std::raise(how);
-              detail::place_scope const here(
-                  {1, op, static_cast<unsigned char>(dispatch), 0, static_cast<unsigned char>(lane::comm)});
-              mine.rows.all_to_all(memory.data(), counts.data(), memory.data() + memory.size() / 2,
-                                   counts.data(), 256);
-              auto const ended = cudaStreamSynchronize(mine.stream.get());
-              if (ended != cudaSuccess || mine.board.failed()) break;
-            }
-            // Nobody reports without the board.
-            for (int naps = 0; !mine.board.failed() && naps < 1000; ++naps)
-              std::this_thread::sleep_for(std::chrono::milliseconds(10));
-            auto const first = mine.board.first();
-            try {
-              mine.rows.all_to_all(memory.data(), counts.data(), memory.data() + memory.size() / 2,
-                                   counts.data(), 256);
-              return "a call after the end was taken";
-            } catch (nccl::error const& problem) {
-              auto const said = describe(first) + " | " + problem.what();
-              host.note(said);
-              return said;
-            }
-          },
-          seconds(60));
-      for (int rank = 0; rank < ranks; ++rank) {
-        auto const& one = found[static_cast<std::size_t>(rank)];
-        if (rank == victim) continue;
-        INFO("rank " << rank << " after " << one.seconds << " s: " << one.said);
-        CHECK(one.ended);
-        CHECK_THAT(one.said, ContainsSubstring("rank " + std::to_string(rank) +
-                                               ": F.dispatch of layer 1, microbatch "));
-        CHECK_THAT(one.said, ContainsSubstring("failed: NCCL in all_to_all: "));
-        CHECK_THAT(one.said, ContainsSubstring("| NCCL was given up: "));
-        if (rank == (victim + 1) % ranks)
-          std::printf("%s of rank %d of %d: %.1f s, %s\n", how == SIGKILL ? "kill" : "stop", victim, ranks,
-                      one.seconds, one.said.c_str());
-      }
-    }
+  lose_ranks(2);
+}
+TEST_CASE("when one of four ranks is killed or falls silent, calls of the others end and name it", "[gpu]") {
+  lose_ranks(4);
 }
 
 TEST_CASE("what NCCL cannot serve is refused on every rank with one sentence", "[gpu]") {

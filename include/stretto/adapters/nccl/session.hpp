@@ -4,6 +4,7 @@
 #include <stretto/adapters/nccl/host_exchange.hpp>
 #include <stretto/adapters/nccl/settings.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <exception>
@@ -61,7 +62,8 @@ public:
   ~session() {
     // Ranks that fail do not wait for each other.
     if (std::uncaught_exceptions() > exceptions_) abort("the rank has failed");
-    if (!gate_.close("the session has ended")) return;
+    if (aborted_.exchange(true)) return;
+    gate_.close("the session has ended");
     for (auto const& each : communicators_) static_cast<void>(ncclCommDestroy(each.handle()));
     static_cast<void>(ncclCommDestroy(root_));
   }
@@ -102,7 +104,8 @@ public:
   /// Ends every call of every communicator of this rank, so that streams become idle; they are of no use after. Any
   /// thread, and once. Flags of all are set before the first is waited for, since calls of one may stand behind those of another.
   void abort(std::string why) {
-    if (!gate_.close(std::move(why))) return;
+    gate_.close(std::move(why));
+    if (aborted_.exchange(true)) return;
     std::lock_guard const lock(list_mutex_);
     static_cast<void>(cudaSetDevice(device_));
     static_cast<void>(ncclGroupStart());
@@ -167,6 +170,7 @@ private:
   int device_ = 0;
   ncclComm_t root_ = nullptr;
   std::mutex list_mutex_;
+  std::atomic<bool> aborted_{false};
   std::deque<ncclComm_t> made_;
   std::deque<communicator> communicators_;
 };

@@ -75,6 +75,8 @@ private:
     std::string const what =
         "NCCL" + (call ? std::string(" in ") + call->what : std::string()) + ": " + reason;
     auto const where = call ? call->where : stretto::detail::op_place{};
+    // First of all, so that who learns of it from the board is not let in again.
+    session_.entrance().close(what);
     board_.report({rank_,
                    where.is_known(),
                    {static_cast<phase_kind>(where.phase), static_cast<pass>(where.what),
