@@ -96,7 +96,7 @@ def main() -> int:
         print("skipped: needs a GPU")
         return 77
     program = str(pathlib.Path(sys.argv[1]).resolve())
-    kills = int(sys.argv[2]) if len(sys.argv) > 2 else 20 if "STRETTO_EVERY_SIZE" in os.environ else 2
+    kills = int(sys.argv[2]) if len(sys.argv) > 2 else 20 if "STRETTO_EVERY_SIZE" in os.environ else 1
     with tempfile.TemporaryDirectory() as place:
         folder = pathlib.Path(place)
         text = write_text(folder)
