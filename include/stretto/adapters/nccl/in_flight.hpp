@@ -51,13 +51,16 @@ public:
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     check(cudaStreamIsCapturing(stream, &capture), "cudaStreamIsCapturing");
     if (capture != cudaStreamCaptureStatusNone) return;
-    std::lock_guard const lock(mutex_);
+    std::unique_lock lock(mutex_);
     // When all places are taken the oldest must be done for this one to be watched; those after it will be.
     if (count_ == calls_.size() && !forget_done()) return;
     auto& to = calls_[(first_ + count_) % calls_.size()];
+    // A stream that is full lets nobody record before it moves on, which the other thread may have to see to.
+    lock.unlock();
     if (!to.done)
       check(cudaEventCreateWithFlags(&to.done, cudaEventDisableTiming), "cudaEventCreateWithFlags");
     check(cudaEventRecord(to.done, stream), "cudaEventRecord");
+    lock.lock();
     to.call = {what, stretto::detail::place_in_progress(), clock::now()};
     ++count_;
   }
