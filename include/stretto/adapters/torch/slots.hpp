@@ -54,7 +54,7 @@ inline slot_order route_to_slots(at::Tensor const& ids, int experts, std::int64_
   if (use.defined()) {
     use.select(0, 0).add_(made.lost.sum());
     auto most = use.select(0, 1);
-    at::maximum_out(most, most, chosen.max());
+    at::maximum_out(most, most, (chosen.max)());
   }
   return made;
 }
