@@ -35,7 +35,10 @@ layer_size size_of_layer(options const& o, int layer) {
     return made;
   }
   made.parameters += hidden * experts + 3 * hidden * shared * ffn + 3 * hidden * ffn * experts / size(o.ep);
-  made.of_token += 3 * shared * ffn + top_k * (2 * hidden + 3 * ffn);
+  // Slots are rows, whether they are filled or not.
+  std::size_t const tokens = size(o.batch) * size(m.sequence);
+  std::size_t const rows = o.capacity > 0 ? experts * size(slots_of(o)) / tokens : top_k;
+  made.of_token += 3 * shared * ffn + rows * (2 * hidden + 3 * ffn);
   made.wide_of_token += experts;
   return made;
 }

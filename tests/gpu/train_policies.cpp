@@ -186,11 +186,12 @@ TEST_CASE("with slots of a fixed number every policy gives the bits of ordinary 
 TEST_CASE("a captured step has new tokens and routing in every replay and gives the bits of ordinary ones", "[gpu]") {
   text_file const file;
   auto o = small();
-  o.ep = GENERATE(1, 2, 4);
-  o.transport = GENERATE(transport_kind::staged, transport_kind::peer);
-  o.steps = 6;
+  o.steps = 5;
   o.capacity = 2;
-  o.model.type = GENERATE(number_type::f32, number_type::bf16);
+  o.ep = 1;
+  SECTION("one rank") { o.model.type = GENERATE(number_type::f32, number_type::bf16); }
+  SECTION("two ranks") { o.ep = 2, o.transport = GENERATE(transport_kind::staged, transport_kind::peer); }
+  SECTION("four ranks, narrow numbers") { o.ep = 4, o.model.type = number_type::bf16; }
   CAPTURE(o.ep, o.transport, o.model.type);
   corpus const text(file.path(), o.model.sequence);
   auto const ordinary = run(o, policy::split_dw, text);
@@ -222,6 +223,7 @@ TEST_CASE("runs in several threads capture and replay their steps on one GPU at 
   corpus const text(file.path(), o.model.sequence);
   auto const ordinary = run(o, policy::split_dw, text);
   o.graph = true;
+  prepare(o);
   constexpr std::size_t count = 2;
   std::vector<run_result> found(count);
   std::vector<std::string> problems(count);
@@ -229,7 +231,7 @@ TEST_CASE("runs in several threads capture and replay their steps on one GPU at 
   for (std::size_t which = 0; which < count; ++which)
     threads.emplace_back([&, which] {
       try {
-        found[which] = run(o, policy::split_dw, text);
+        found[which] = train(o, policy::split_dw, text, [](progress const&) {});
       } catch (std::exception const& problem) {
         problems[which] = problem.what();
       }
