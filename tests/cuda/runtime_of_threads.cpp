@@ -190,9 +190,10 @@ CUresult batch_of_memory_operations(CUstream on, unsigned count, CUstreamBatchMe
   }
   return CUDA_SUCCESS;
 }
-CUresult address_range(CUdeviceptr* base, std::size_t*, CUdeviceptr address) {
+CUresult address_range(CUdeviceptr* base, std::size_t* bytes, CUdeviceptr address) {
   std::lock_guard const lock(memory_mutex);
   *base = allocation_of(address).first;
+  if (bytes) *bytes = allocation_of(address).second.bytes;
   return CUDA_SUCCESS;
 }
 CUresult pointer_attribute(void* to, CUpointer_attribute, CUdeviceptr address) {

@@ -2,6 +2,7 @@
 
 #include <stretto/adapters/cuda/error.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -11,11 +12,14 @@ namespace test {
 class device_bytes {
 public:
   explicit device_bytes(std::size_t bytes) : bytes_(bytes) {
-    if (bytes > 0) stretto::cuda::check(cudaMalloc(&data_, bytes), "cudaMalloc");
+    // Never small, so that other processes may find it.
+    if (bytes > 0) stretto::cuda::check(cudaMalloc(&data_, (std::max)(bytes, std::size_t{2} << 20)), "cudaMalloc");
   }
   explicit device_bytes(std::vector<unsigned char> const& from) : device_bytes(from.size()) {
-    if (bytes_ > 0)
-      stretto::cuda::check(cudaMemcpy(data_, from.data(), bytes_, cudaMemcpyHostToDevice), "cudaMemcpy");
+    if (bytes_ == 0) return;
+    stretto::cuda::check(cudaMemcpy(data_, from.data(), bytes_, cudaMemcpyHostToDevice), "cudaMemcpy");
+    // Only then it is there for other streams.
+    stretto::cuda::check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
   }
   device_bytes(device_bytes&& other) noexcept : data_(other.data_), bytes_(other.bytes_) { other.data_ = nullptr; }
   device_bytes& operator=(device_bytes&&) = delete;

@@ -36,6 +36,10 @@ struct numbers {
     return std::make_shared<device_bytes const>(head.bytes);
   }
 
+  tensor lend(tensor const& base, std::function<void()> gone) const {
+    return {base.get(), [base, gone = std::move(gone)](device_bytes const*) { gone(); }};
+  }
+
   tensor of(std::vector<int> const& values) const {
     std::vector<unsigned char> raw(values.size() * sizeof(int));
     if (!raw.empty()) std::memcpy(raw.data(), values.data(), raw.size());
@@ -151,7 +155,6 @@ TEST_CASE("a receive whose sender has failed ends, and a sender may leave before
   mailbox mail(group);
   std::string told;
   std::vector<int> got;
-  auto const begin = host::now_us();
   group.run([&](int me) {
     numbers const library;
     cuda::lanes<cuda::thread_stream, host::failure_board> lanes({.rank = me, .peers = true}, {},
@@ -191,7 +194,6 @@ TEST_CASE("a receive whose sender has failed ends, and a sender may leave before
   });
   CHECK(told == "rank 0: F.mlp of layer 0, microbatch 3 failed: no way");
   CHECK(got == std::vector<int>{4, 5});
-  CHECK(host::now_us() - begin < 3e6);
 }
 
 TEST_CASE("messages in one capture of all ranks bring what every replay sends", "[gpu]") {

@@ -116,26 +116,29 @@ exchange_of_processes make_process_exchange(forked_ranks const& ranks, std::chro
                                cuda::exchange_options{deadline, std::move(failed), {}});
 }
 
-bool rounds_are_right(forked_ranks& ranks, exchange_case const& of) {
-  use_gpu_of(ranks.rank(), of.gpus);
+bool rounds_are_right(forked_ranks& ranks, int gpus) {
+  use_gpu_of(ranks.rank(), gpus);
   cuda::stream own;
   auto const current = cuda::thread_stream{}.enter(own.get());
-  std::vector<round_data> data;
-  for (int round = 0; round < of.rounds; ++round)
-    data.emplace_back(round_bytes(ranks.rank(), of.ranks, round, round, of.rows, of.row_bytes));
   random_delay delay(ranks.rank());
   auto exchange = make_process_exchange(ranks, std::chrono::milliseconds(20000));
-  for (auto const& each : data) {
-    if (of.delays) delay(own.get());
-    each.issue(exchange, of.row_bytes, own.get());
-  }
-  cuda::check(cudaStreamSynchronize(own.get()), "cudaStreamSynchronize");
   bool right = true;
-  for (auto const& each : data) right = right && !each.is_wrong();
+  for (rows_of const rows : {random_rows, no_rows, rows_to_the_first, many_rows}) {
+    std::vector<round_data> data;
+    for (int round = 0; round < (rows == random_rows ? 50 : 4); ++round)
+      data.emplace_back(round_bytes(ranks.rank(), ranks.ranks(), round, round, rows, 64));
+    for (auto const& each : data) {
+      delay(own.get());
+      each.issue(exchange, 64, own.get());
+    }
+    cuda::check(cudaStreamSynchronize(own.get()), "cudaStreamSynchronize");
+    for (auto const& each : data) right = right && !each.is_wrong();
+    // Nobody gives memory back while others may still push.
+    ranks.meet();
+  }
   seen_from_host<exchange_of_processes> seen(exchange);
   right = laws::counts_are_transposed(seen) && right;
   right = laws::rows_arrive_in_rank_order(seen) && right;
-  // Nobody goes while others may still push.
   ranks.meet();
   return right;
 }
@@ -144,15 +147,11 @@ bool rounds_are_right(forked_ranks& ranks, exchange_case const& of) {
 
 // Nothing here may touch CUDA before it forks.
 TEST_CASE("rows are pushed between processes, under random delays", "[gpu]") {
-  int const ranks = GENERATE(1, 2, 4), gpus = GENERATE(1, 2);
-  rows_of const rows = GENERATE(random_rows, many_rows);
-  if (gpus > gpus_without_asking() || (rows == many_rows && ranks == 4)) return;
+  int const ranks = GENERATE(2, 4), gpus = GENERATE(1, 2);
+  if (gpus > gpus_without_asking()) return;
   CAPTURE(ranks, gpus);
   forked_ranks forked(ranks);
-  exchange_case const of{
-      ranks, gpus, rows, rows == many_rows ? std::size_t{300} : std::size_t{64}, rows == many_rows ? 4 : 50,
-      true};
-  CHECK(forked.count_true([&](forked_ranks& of_rank) { return rounds_are_right(of_rank, of); }) == ranks);
+  CHECK(forked.count_true([&](forked_ranks& of_rank) { return rounds_are_right(of_rank, gpus); }) == ranks);
 }
 
 TEST_CASE("a process that is killed in a call ends the calls and the streams of the others", "[gpu]") {
@@ -178,7 +177,6 @@ TEST_CASE("a process that is killed in a call ends the calls and the streams of 
       ::raise(SIGKILL);
     }
     std::string told;
-    auto const begin = host::now_us();
     try {
       for (int i = 0; i < 3; ++i) data.issue(exchange, 64, own.get());
     } catch (std::exception const& problem) {
@@ -188,10 +186,8 @@ TEST_CASE("a process that is killed in a call ends the calls and the streams of 
     static_cast<void>(cudaStreamSynchronize(own.get()));
     bool const is_told = told == "call 5 of a process_exchange: rank 1 did not come within 1000 ms" ||
                          told == "call 5 of a process_exchange given up: another rank has failed";
-    bool const in_time = host::now_us() - begin < 5e6;
-    if (!is_told || !in_time)
-      std::fprintf(stderr, "rank %d: '%s', %.0f us\n", me, told.c_str(), host::now_us() - begin);
-    return is_told && in_time;
+    if (!is_told) std::fprintf(stderr, "rank %d: '%s'\n", me, told.c_str());
+    return is_told;
   };
   CHECK(forked.count_true(survives) == ranks - 1);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stretto/adapter.hpp>
+#include <stretto/adapters/cuda/capture.hpp>
 #include <stretto/adapters/cuda/exchange_options.hpp>
 #include <stretto/adapters/cuda/follow.hpp>
 #include <stretto/adapters/cuda/handles.hpp>
@@ -14,7 +15,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 namespace stretto {
 inline namespace v0 {
@@ -26,12 +29,15 @@ struct tensor_head {
   std::int64_t dimensions = 0;
   std::array<std::int64_t, 8> sizes{};
   std::size_t bytes = 0;
+
+  friend bool operator==(tensor_head const&, tensor_head const&) = default;
 };
 
 /// What messages need to know of a tensor library.
 /// - `contiguous(t)`: the elements of `t` in order, in memory of the device; `data(t)` is where they lie.
 /// - `describe(t, head)`: fills the head. Throws if it does not fit.
 /// - `make(head)`: a tensor of that description on the current device, whose memory belongs to the current stream.
+/// - `lend(base, gone)`: a tensor over the storage of `base`; calls `gone` when nobody holds that storage any more but `base`.
 template <class L>
 concept message_tensors = requires(L const& of, typename L::tensor const& sent, tensor_head& head,
                                    tensor_head const& known) {
@@ -40,12 +46,15 @@ concept message_tensors = requires(L const& of, typename L::tensor const& sent, 
   { of.data(sent) } -> std::same_as<void*>;
   of.describe(sent, head);
   { of.make(known) } -> std::same_as<typename L::tensor>;
+  { of.lend(sent, std::function<void()>()) } -> std::same_as<typename L::tensor>;
 };
 
 /// A copy of what one rank sends, for the other to fetch. It belongs to the sender's lane, so it goes back only when the
 /// fetch is over.
 template <class Tensor> struct lent_tensor {
   Tensor copy{};
+  /// A gradient, which its sender drops at once: its memory belongs to another lane, and stays until it is copied.
+  Tensor source{};
   void* data = nullptr; ///< null: there are no elements
   tensor_head head{};
   bool is_empty = false;
@@ -54,6 +63,48 @@ template <class Tensor> struct lent_tensor {
   edge taken; ///< behind it the copy has been fetched; to be looked at once `is_taken`
   std::atomic<bool> is_taken{false}, is_left{false};
 };
+
+namespace detail {
+
+/// Memory that messages arrive in, of one rank. Who holds a tensor last drops it on the lane that has seen all of its
+/// readers, which is not the lane that received it: so the next receive into its memory waits for that lane.
+template <class Tensor> class landings {
+public:
+  struct place {
+    Tensor base{};
+    tensor_head head{};
+    edge left;
+    unsigned long long capture = 0; ///< that `left` is part of
+  };
+
+  /// Memory of that description, behind whose `left` it may be written; null: there is none.
+  std::shared_ptr<place> take(tensor_head const& head, unsigned long long capture) {
+    std::lock_guard const lock(mutex_);
+    for (auto& each : free_)
+      if (each->head == head && each->capture == capture) {
+        auto found = std::exchange(each, free_.back());
+        free_.pop_back();
+        return found;
+      }
+    return nullptr;
+  }
+  /// Called from where a tensor is dropped, so it must not throw: what cannot be given back is left out.
+  void give_back(std::shared_ptr<place> const& which, cudaStream_t here) noexcept {
+    try {
+      which->capture = capture_of(here);
+      which->left.record(here);
+      std::lock_guard const lock(mutex_);
+      free_.push_back(which);
+    } catch (...) {
+    }
+  }
+
+private:
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<place>> free_;
+};
+
+} // namespace detail
 
 /// What travels between the hosts: the tensor of the `Letters` of `peers`.
 template <class Tensor> using letter = std::shared_ptr<lent_tensor<Tensor>>;
@@ -109,6 +160,7 @@ public:
               "cudaMemcpyAsync");
       }
       made->sent.record(here);
+      if (about.gradient) made->source = source;
     }
     letters_.send(about, made);
   }
@@ -120,7 +172,7 @@ public:
       return letters_.receive(about);
     }();
     if (came->is_empty) return finish(*came, tensor{}, here);
-    tensor made = tensors_.make(came->head);
+    tensor made = land(came->head, here);
     came->sent.wait(here);
     if (came->data)
       check(cudaMemcpyPeerAsync(tensors_.data(made), gpu_, came->data, came->gpu, came->head.bytes, here),
@@ -138,11 +190,27 @@ private:
     return made;
   }
 
+  tensor land(tensor_head const& head, cudaStream_t here) {
+    if (head.bytes == 0) return tensors_.make(head);
+    auto place = landings_->take(head, detail::capture_of(here));
+    if (place) {
+      place->left.wait(here);
+    } else {
+      place = std::make_shared<typename detail::landings<tensor>::place>();
+      place->base = tensors_.make(head);
+      place->head = head;
+    }
+    return tensors_.lend(place->base, [to = landings_, place, current = current_] {
+      to->give_back(place, current.current());
+    });
+  }
+
   /// For each peer letters of their own: the events of one belong to the GPUs of its two ranks.
   letter<tensor> new_letter(int peer) {
     auto& sent = sent_[peer];
     letter<tensor> found;
     for (auto& each : sent) {
+      if (cudaEventQuery(each->sent.made()) == cudaSuccess) each->source = tensor{};
       if (each.use_count() > 1 || !each->is_taken || cudaEventQuery(each->taken.get()) != cudaSuccess)
         continue;
       each->copy = tensor{};
@@ -152,6 +220,7 @@ private:
     static_cast<void>(cudaGetLastError());
     if (!found) sent.push_back(found = std::make_shared<lent>());
     found->is_taken = false;
+    found->source = tensor{};
     found->data = nullptr;
     return found;
   }
@@ -163,6 +232,7 @@ private:
   std::function<void(bool)> waits_;
   std::map<int, std::deque<letter<tensor>>> sent_;
   std::deque<letter<tensor>> captured_;
+  std::shared_ptr<detail::landings<tensor>> landings_ = std::make_shared<detail::landings<tensor>>();
 };
 
 } // namespace cuda

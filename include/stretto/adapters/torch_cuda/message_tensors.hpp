@@ -4,14 +4,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace stretto {
 inline namespace v0 {
 namespace torch_cuda {
 
-/// What messages between pipeline ranks need to know of tensors: for `nccl::peers`. `Head` describes one: type, dimensions,
+/// What messages between pipeline ranks need to know of tensors: for `cuda::peers` and `nccl::peers`. `Head` describes one: type, dimensions,
 /// sizes, bytes.
 struct message_tensors {
   using tensor = at::Tensor;
@@ -32,6 +34,14 @@ struct message_tensors {
   template <class Head> at::Tensor make(Head const& head) const {
     return at::empty(at::IntArrayRef(head.sizes.data(), static_cast<std::size_t>(head.dimensions)),
                      at::TensorOptions(at::kCUDA).dtype(static_cast<at::ScalarType>(head.type)));
+  }
+  /// Views and what a graph has saved hold the storage too.
+  at::Tensor lend(at::Tensor const& base, std::function<void()> gone) const {
+    return at::for_blob(base.data_ptr(), base.sizes())
+        .deleter([base, gone = std::move(gone)](void*) { gone(); })
+        .target_device(base.device())
+        .options(base.options())
+        .make_tensor();
   }
 };
 
