@@ -7,8 +7,11 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -54,6 +57,38 @@ struct numbers {
     if (!raw.empty()) std::memcpy(values.data(), raw.data(), raw.size());
     return values;
   }
+};
+
+/// Memory as tensor libraries have it: what is dropped goes back to the stream that was current when it was made, and may be
+/// used there at once.
+class memory_of_streams {
+public:
+  using tensor = numbers::tensor;
+
+  bool is_empty(tensor const& t) const { return !t; }
+  tensor contiguous(tensor const& t) const { return t; }
+  void* data(tensor const& t) const { return t->data(); }
+  void describe(tensor const& t, cuda::tensor_head& head) const { numbers{}.describe(t, head); }
+  tensor lend(tensor const& base, std::function<void()> gone) const {
+    return numbers{}.lend(base, std::move(gone));
+  }
+  tensor make(cuda::tensor_head const& head) const {
+    auto const pool = pools_;
+    auto& mine = (*pool)[cuda::thread_stream{}.current()];
+    std::unique_ptr<device_bytes const> found;
+    if (mine.empty()) {
+      found = std::make_unique<device_bytes const>(head.bytes);
+    } else {
+      found = std::move(mine.back());
+      mine.pop_back();
+    }
+    return {found.release(), [&mine, pool](device_bytes const* gone) { mine.emplace_back(gone); }};
+  }
+
+private:
+  using pools = std::map<cudaStream_t, std::vector<std::unique_ptr<device_bytes const>>>;
+  /// Of one rank. All tensors have one size.
+  std::shared_ptr<pools> pools_ = std::make_shared<pools>();
 };
 
 using letters = host::peers<cuda::letter<numbers::tensor>>;
@@ -242,4 +277,71 @@ TEST_CASE("messages in one capture of all ranks bring what every replay sends", 
     group.communicator(me).barrier();
   });
   CHECK(wrong == std::vector<int>(ranks));
+}
+
+TEST_CASE("what is dropped behind a send or a read is not written over too early", "[gpu]") {
+  constexpr int messages = 60;
+  constexpr std::size_t size = std::size_t{1} << 20;
+  int const gpus = GENERATE(1, 2);
+  bool const gradient = GENERATE(false, true);
+  if (gpus > gpus_here()) return;
+  host::group group(2);
+  mailbox mail(group);
+  int wrong = 0;
+  group.run([&](int me) {
+    cuda::check(cudaSetDevice(me % gpus), "cudaSetDevice");
+    test::random_delay delay(me);
+    cuda::lanes<cuda::thread_stream, host::failure_board> lanes({.rank = me, .peers = true}, {},
+                                                                &group.board());
+    letters hosts(mail, me);
+    memory_of_streams const library;
+    cuda::peers<memory_of_streams, letters> peers(hosts, library);
+    cuda::lanes<cuda::thread_stream, host::failure_board>::event made, came;
+    device_bytes const kept(messages * size);
+    numbers::tensor now;
+    auto const in_place = [=](int i) { return static_cast<std::size_t>(i) * size; };
+    for (int i = 0; i < messages; ++i) {
+      message const name{gradient, 1, i, 0, 1 - me};
+      if (me == 0) {
+        lanes.run(lane::compute, {mlp, pass::backward, lane::compute, 0, i}, [&] {
+          now = library.make({7, 1, {static_cast<std::int64_t>(size)}, size});
+          cuda::check(cudaMemsetAsync(now->data(), i + 1, size, lanes.stream(lane::compute)),
+                      "cudaMemsetAsync");
+        });
+        lanes.record(lane::compute, made);
+        lanes.wait(lane::send_higher, made);
+        lanes.run(lane::send_higher, label_of(name, lane::send_higher), [&] {
+          delay(lanes.stream(lane::send_higher));
+          peers.send(name, now);
+          // As the executor drops a gradient. An activation goes back on the lane that made it, behind the send.
+          if (gradient) now = nullptr;
+        });
+        lanes.record(lane::send_higher, came);
+        if (!gradient) lanes.wait(lane::compute, came);
+        if (!gradient)
+          lanes.run(lane::compute, {mlp, pass::backward, lane::compute, 0, i}, [&] { now = nullptr; });
+      } else {
+        lanes.run(lane::receive_lower, label_of(name, lane::receive_lower),
+                  [&] { now = peers.receive(name); });
+        lanes.record(lane::receive_lower, came);
+        lanes.wait(lane::compute, came);
+        lanes.run(lane::compute, {mlp, pass::backward, lane::compute, 0, i}, [&] {
+          delay(lanes.stream(lane::compute));
+          cuda::check(cudaMemcpyAsync(kept.data() + in_place(i), now->data(), size, cudaMemcpyDeviceToDevice,
+                                      lanes.stream(lane::compute)),
+                      "cudaMemcpyAsync");
+          now = nullptr;
+        });
+      }
+    }
+    lanes.drain();
+    group.communicator(me).barrier();
+    if (me == 0) return;
+    auto const found = kept.to_host();
+    for (int i = 0; i < messages; ++i)
+      wrong += std::count(found.begin() + static_cast<std::ptrdiff_t>(in_place(i)),
+                          found.begin() + static_cast<std::ptrdiff_t>(in_place(i + 1)),
+                          i + 1) != static_cast<std::ptrdiff_t>(size);
+  });
+  CHECK(wrong == 0);
 }
