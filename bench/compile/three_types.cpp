@@ -1,4 +1,5 @@
-// What the compiler is timed with: an executor over null adapters for a model of three block types, pairs and halves.
+// What the compiler is timed with: an executor over null adapters for a model of three block types, pairs and halves. With
+// UNPROVED nothing is proved: not the schedule, not its bodies, and not the table of the executor.
 #include <stretto/adapters/null.hpp>
 #include <stretto/executor.hpp>
 #include <stretto/pipelines/all.hpp>
@@ -64,9 +65,22 @@ struct Step : st::Schedule<Model, st::TwoStream1F1B, st::SplitDW, st::DualPipeV>
 
 }  // namespace model
 
+#ifdef UNPROVED
+namespace stretto {
+inline namespace v0 {
+template <form What, int Forward, int Backward> struct draft_of<model::Step, What, Forward, Backward> {
+  static constexpr detail::draft value = model::Step::make_body<What, Forward, Backward>();
+};
+}  // namespace v0
+}  // namespace stretto
+#define PROVED_OR_NOT stretto::unproved{},
+#else
+#define PROVED_OR_NOT
+#endif
+
 void train(stretto::layer_list<model::Model>& layers, int microbatches) {
   stretto::null_tensors tensors;
   stretto::null_lanes lanes;
-  stretto::executor run(model::Step{}, stretto::backend{tensors, lanes}, layers, stretto::sizes{.microbatches = microbatches});
+  stretto::executor run(PROVED_OR_NOT model::Step{}, stretto::backend{tensors, lanes}, layers, stretto::sizes{.microbatches = microbatches});
   run();
 }

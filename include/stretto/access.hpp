@@ -91,12 +91,15 @@ constexpr void read_saved(cell_access& a, block_facts const& f, chain_facts cons
   for (int r = 0; r < f.leaves; ++r) {
     // Inside of the node as well: what a phase does not save, the next one may.
     if (f.node_of[f.leaf_phase[r]] != node) continue;
+    // What runs again needs all that it reads from outside, and makes the rest itself.
+    if (f.recomputes[node] && f.leaf_inside_node[r]) continue;
     bool const metadata = f.leaf_root[r] >= 0 && f.root_is_metadata[f.leaf_root[r]];
-    if (metadata ? !weight_only : f.leaf_is_saved[r]) read_leaf(a, f, chain, r);
+    bool const again = f.recomputes[node] && !weight_only;
+    if (metadata ? !weight_only : f.leaf_is_saved[r] || again) read_leaf(a, f, chain, r);
   }
   for (int v = 0; v < f.roots; ++v) {
     if (f.node_of[f.root_writer[v]] != node) continue;
-    if (f.root_is_metadata[v] ? weight_only : !f.root_is_saved[v]) continue;
+    if (f.root_is_metadata[v] ? weight_only : !f.root_is_saved[v] || f.recomputes[node]) continue;
     if (f.root_alias[v] >= 0)
       read_leaf(a, f, chain, f.root_alias[v]);
     else if (int const c = chain_of_root(f, chain, v); c >= 0)

@@ -19,7 +19,8 @@ template <class Phase> struct phase_holder {
 
 }  // namespace detail
 
-/// One layer: phases in forward order, with `Detach` where the autograd graph is cut. Values connect the phases by
+/// One layer: phases in forward order, with `Detach` where the autograd graph is cut, and `Recompute` around the phases of a
+/// node that are to run forward again in backward. Values connect the phases by
 /// name. A value read before any phase of the block writes it comes from the layer before; a value written and not
 /// read afterwards goes to the layer behind. Derive a struct (`struct MoeLayer : Block<...> {};`) to keep names short.
 ///
@@ -28,17 +29,17 @@ template <class Phase> struct phase_holder {
 /// The gradient that the block gives back is its own part plus that of the layers behind.
 template <class... Items> struct Block {
  private:
-  using check = detail::items_check<Items...>;
+  using items = detail::flat_items<Items...>;
+  using check = detail::items_check<items>;
   static constexpr bool sound = check::what == fault::none;
-  static_assert(sizeof(detail::items_verdict<check::what, check, Items...>));
+  static_assert(sizeof(detail::items_verdict<check::what, check, items>));
 
  public:
   // None where the check has found something, so that its sentence is all that the compiler says.
-  using phases =
-      std::conditional_t<sound, typename detail::without_cuts<detail::phase_list<>, Items...>::type, detail::phase_list<>>;
+  using phases = std::conditional_t<sound, typename detail::without_marks<detail::phase_list<>, items>::type, detail::phase_list<>>;
   static constexpr block_facts describe() {
     detail::block_builder b;
-    if constexpr (sound) (b.template add<Items>(), ...);
+    if constexpr (sound) b.add_all(items{});
     return b.f;
   }
 };
@@ -170,12 +171,6 @@ constexpr bool meets_in_pairs(block_facts const& f, chain_facts const& chain) {
 }
 template <class Model, int K> constexpr bool meets_in_pairs() {
   return meets_in_pairs(dataflow_of<typename Model::template block<K>>::value, chain_of<Model>::value);
-}
-template <class Model, int... K> constexpr bool meet_in_pairs_at(int type, std::integer_sequence<int, K...>) {
-  return ((type == K && meets_in_pairs<Model, K>()) || ...);
-}
-template <class Model> constexpr bool runs_in_pairs(int type) {
-  return meet_in_pairs_at<Model>(type, std::make_integer_sequence<int, Model::count>{});
 }
 
 /// The dataflow of a block type whose number is known at run time.

@@ -12,7 +12,7 @@ namespace detail {
 
 struct block_builder {
   block_facts f{};
-  bool cut_before = false;
+  bool cut_before = false, recomputes = false, ends_here = false;
 
   template <class V, class Item> constexpr void read() {
     type_id const id = id_of<V>();
@@ -99,10 +99,24 @@ struct block_builder {
     f.in_flight[p] = most < 0 ? 0 : most < max_in_flight ? most : max_in_flight;
   }
 
+  /// The first phase at which a node and its `Recompute` part.
+  constexpr void refuse_recompute(int phase) {
+    if (f.recomputed_wrongly < 0) f.recomputed_wrongly = phase < 0 ? 0 : phase;
+  }
+  template <class... Items> constexpr void add_all(item_list<Items...>) { (add<Items>(), ...); }
   template <class Item> constexpr void add() {
     if constexpr (std::same_as<Item, Detach>) {
+      if (recomputes) refuse_recompute(f.phases - 1);
       cut_before = f.phases > 0;
+      ends_here = false;
+    } else if constexpr (std::same_as<Item, recompute_begins>) {
+      if (f.phases > 0 && !cut_before) refuse_recompute(f.phases);
+      recomputes = true;
+    } else if constexpr (std::same_as<Item, recompute_ends>) {
+      recomputes = false;
+      ends_here = true;
     } else {
+      if (ends_here) refuse_recompute(f.phases);
       if (f.phases == max_phases) {
         f.too_large = true;
         return;
@@ -113,6 +127,7 @@ struct block_builder {
       else if (cut_before)
         ++f.nodes;
       cut_before = false;
+      f.recomputes[f.nodes - 1] = recomputes;
       using members = has_named_members<Item>;
       f.kind[p] = Item::kind;
       f.node_of[p] = f.nodes - 1;

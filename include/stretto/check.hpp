@@ -25,6 +25,12 @@ constexpr bool leaves_lane(op const& forward, op const& backward) {
   return backward.touches.keeps_lane && forward.on != backward.on;
 }
 
+/// Whether two ops that meet in a cell belong to two microbatches that have one slot, one after the other.
+constexpr bool reuses_slot(op const& earlier, op const& later, int cell) {
+  return earlier.microbatch != later.microbatch && cell != cells::parameter_gradients && !earlier.is_message() &&
+         !later.is_message();
+}
+
 /// Races, order and lifetimes of a table: every op must have seen the ops that wrote what it reads, and those that used
 /// what it overwrites or gives back; weight gradients of a node ascend.
 ///
@@ -55,9 +61,11 @@ constexpr diagnosis check_table(op const* ops, int count, int groups, int layers
       return {what, i, -1, cell_of(need.unwritten)};
     }
     if (need.cleared >= 0) return {fault::read_after_release, i, need.cleared_by, cell_of(need.cleared)};
-    for (int l = 0; l < lane_count; ++l)
-      if (need.latest[l] >= 0 && !clocks.has_seen(i, need.latest[l]))
-        return {fault::race, i, need.latest[l], cell_of(need.cell[l])};
+    for (int l = 0; l < lane_count; ++l) {
+      int const earlier = need.latest[l], cell = cell_of(need.cell[l]);
+      if (earlier >= 0 && !clocks.has_seen(i, earlier))
+        return {reuses_slot(ops[earlier], o, cell) ? fault::slot_in_use : fault::race, i, earlier, cell};
+    }
     if (int const f = o.touches.keeps_lane && !o.is_forward() ? hazards.forward_of(o) : -1; f >= 0 && leaves_lane(ops[f], o))
       return {fault::backward_leaves_lane, i, f};
     for (int k = 0; k < max_limited; ++k) {
@@ -117,6 +125,7 @@ constexpr diagnosis check_block(block_facts const& f, int block) {
       return {fault::objective_read, f.leaf_phase[r], -1, f.leaf_root[r], block};
   for (int v = 0; v < f.roots; ++v)
     if (f.root_alias[v] >= 0 && f.root_is_output[v]) return {fault::aliased_wrongly, f.root_writer[v], -1, v, block};
+  if (f.recomputed_wrongly >= 0) return {fault::recompute_spans_cut, f.recomputed_wrongly, -1, -1, block};
   if (f.carried_wrongly >= 0) return {fault::carried_wrongly, -1, -1, f.carried_wrongly, block};
   return {};
 }

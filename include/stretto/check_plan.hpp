@@ -211,15 +211,17 @@ constexpr plan_diagnosis check_plan(int ranks, int microbatches, int chunks = 0)
   return check_plan(lay_out<Pipeline>(facts));
 }
 
-/// What is wrong with a pipeline type, and the sizes at which it shows.
+/// What is wrong with a pipeline type, and the sizes at which it shows; or, if nothing was found, the first sizes that are too
+/// large to look at when it is compiled.
 struct plan_finding : plan_diagnosis {
   int ranks = -1, microbatches = -1;
+  bool ends_early = false;
 };
 
 /// A small grid of sizes, cheap enough for every compilation: what a pipeline type is held to before any size is known.
 ///
-/// It ends after a thousand (stage, microbatch): compilers stop an evaluation after about twice as many (clang's million
-/// steps), and the sizes beyond are proved when a plan is made.
+/// It ends after a thousand (stage, microbatch), which is two thousand ops: compilers stop an evaluation after about twice as
+/// many (clang's million steps). The finding says so, and the sizes beyond are proved when a plan is made.
 template <pipeline Pipeline> constexpr plan_finding prove() {
   long left = 1000;
   for (int ranks = 1; ranks <= 3; ++ranks) {
@@ -231,10 +233,10 @@ template <pipeline Pipeline> constexpr plan_finding prove() {
       plan_diagnosis wrong = check_sizes(facts);
       if (!wrong) {
         left -= facts.cells();
-        if (left < 0) return {};
+        if (left < 0) return {{}, ranks, facts.microbatches, true};
         wrong = check_plan(lay_out<Pipeline>(facts));
       }
-      if (wrong) return {wrong, ranks, facts.microbatches};
+      if (wrong) return {wrong, ranks, facts.microbatches, false};
     }
   }
   return {};

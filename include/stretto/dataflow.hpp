@@ -21,6 +21,7 @@ struct block_facts {
 
   phase_kind kind[max_phases] = {};
   int node_of[max_phases] = {};
+  bool recomputes[max_phases] = {};  ///< the node runs forward again in backward
   bool has_weights[max_phases] = {};
   bool has_forward[max_phases] = {};
   bool has_explicit_backward[max_phases] = {};  ///< `backward` or `backward_input` is written by hand
@@ -51,6 +52,7 @@ struct block_facts {
   bool input_is_metadata[max_carried] = {};
   bool input_is_carried[max_carried] = {};  ///< the layer behind finds it where this one does
 
+  int recomputed_wrongly = -1;  ///< phase, or -1
   int written_twice = -1;       ///< root, or -1
   int written_again_by = -1;    ///< phase
   int input_of_two_nodes = -1;  ///< input, or -1
@@ -98,6 +100,11 @@ struct block_facts {
     for (int p = 0; p < phases; ++p)
       if (node_of[p] == node && in_flight[p] > 0 && limited[p] == id) return p;
     return -1;
+  }
+  constexpr bool any_recomputes() const {
+    for (bool one : recomputes)
+      if (one) return true;
+    return false;
   }
   constexpr bool node_has_weights(int node) const {
     for (int p = 0; p < phases; ++p)

@@ -15,20 +15,36 @@ namespace detail {
 
 template <class... Ph> struct phase_list {};
 
+/// The items of a block, one after another, with marks where a `Recompute` begins and ends.
+template <class... Items> struct item_list {};
+struct recompute_begins {};
+struct recompute_ends {};
+template <class Item> inline constexpr bool is_mark = false;
+template <> inline constexpr bool is_mark<Detach> = true;
+template <> inline constexpr bool is_mark<recompute_begins> = true;
+template <> inline constexpr bool is_mark<recompute_ends> = true;
+
+template <class Out, class... Items> struct flat {
+  using type = Out;
+};
+template <class... Out, class... Inner, class... Rest> struct flat<item_list<Out...>, Recompute<Inner...>, Rest...>
+    : flat<item_list<Out..., recompute_begins, Inner..., recompute_ends>, Rest...> {};
+template <class... Out, class First, class... Rest> struct flat<item_list<Out...>, First, Rest...>
+    : flat<item_list<Out..., First>, Rest...> {};
+template <class... Items> using flat_items = typename flat<item_list<>, Items...>::type;
+
 template <int Index, class First, class... Rest> struct nth : nth<Index - 1, Rest...> {};
 template <class First, class... Rest> struct nth<0, First, Rest...> { using type = First; };
 
 template <int Index, class Values> struct value_at;
 template <int Index, class... V> struct value_at<Index, values<V...>> : nth<Index, V...> {};
 
-/// Phases of a list of phases and cuts.
-template <class Out, class... Items> struct without_cuts {
+/// Phases of a list of phases and marks.
+template <class Out, class List> struct without_marks {
   using type = Out;
 };
-template <class... Ph, class... Rest> struct without_cuts<phase_list<Ph...>, Detach, Rest...>
-    : without_cuts<phase_list<Ph...>, Rest...> {};
-template <class... Ph, class First, class... Rest> struct without_cuts<phase_list<Ph...>, First, Rest...>
-    : without_cuts<phase_list<Ph..., First>, Rest...> {};
+template <class... Ph, class First, class... Rest> struct without_marks<phase_list<Ph...>, item_list<First, Rest...>>
+    : without_marks<std::conditional_t<is_mark<First>, phase_list<Ph...>, phase_list<Ph..., First>>, item_list<Rest...>> {};
 
 template <int Index, class Phases> struct phase_at;
 template <int Index, class... Ph> struct phase_at<Index, phase_list<Ph...>> : nth<Index, Ph...> {};
@@ -131,7 +147,7 @@ constexpr item_finding check_phase(Reads reads, Writes writes, Saves saves, Alia
   return {};
 }
 template <class Item> constexpr item_finding check_item() {
-  if constexpr (std::same_as<Item, Detach>)
+  if constexpr (is_mark<Item>)
     return {};
   else if constexpr (!phase_like<Item>)
     return {fault::not_a_phase};
@@ -140,12 +156,13 @@ template <class Item> constexpr item_finding check_item() {
                        typename list_of<Item, 3>::type{});
 }
 
-/// The place of the first type that stands in the list before; -1 if none does.
+/// The place of the first type that stands in the list before and is no mark; -1 if none does.
 template <class... Types> constexpr int find_repeated() {
   type_id const ids[] = {id_of<Types>()..., 0};
+  bool const marks[] = {is_mark<Types>..., true};
   for (int i = 1; i < static_cast<int>(sizeof...(Types)); ++i)
     for (int before = 0; before < i; ++before)
-      if (ids[before] == ids[i] && ids[i] != id_of<Detach>()) return i;
+      if (ids[before] == ids[i] && !marks[i]) return i;
   return -1;
 }
 
@@ -156,7 +173,8 @@ constexpr int first_faulty(item_finding const* all, int count) {
 }
 
 /// The first thing that is wrong with the items of a block, and the number of that item.
-template <class... Items> struct items_check {
+template <class List> struct items_check;
+template <class... Items> struct items_check<item_list<Items...>> {
   static constexpr item_finding all[] = {check_item<Items>()..., {}};
   static constexpr int faulty = first_faulty(all, sizeof...(Items));
   static constexpr int item = faulty >= 0 ? faulty : find_repeated<Items...>();
@@ -167,31 +185,32 @@ template <class... Items> struct items_check {
 
 template <class Item, int List, int At> struct culprit_of : value_at<At, typename list_of<Item, List>::type> {};
 template <class Item, int List> struct culprit_of<Item, List, -1> : list_of<Item, List> {};
-template <class Check, class... Items> using faulty_item = typename nth<Check::item, Items...>::type;
-template <class Check, class... Items>
-using faulty_value =
-    error::the_value<typename culprit_of<faulty_item<Check, Items...>, Check::all[Check::item].list,
-                                         Check::all[Check::item].at>::type>;
+template <int Index, class List> struct item_at;
+template <int Index, class... Items> struct item_at<Index, item_list<Items...>> : nth<Index, Items...> {};
+template <class Check, class List> using faulty_item = typename item_at<Check::item, List>::type;
+template <class Check, class List>
+using faulty_value = error::the_value<typename culprit_of<faulty_item<Check, List>, Check::all[Check::item].list,
+                                                          Check::all[Check::item].at>::type>;
 
 /// Stops the compiler at a block whose items are unsound.
-template <fault What, class Check, class... Items> struct items_verdict {};
-template <class Check, class... Items> struct items_verdict<fault::not_a_phase, Check, Items...> {
-  static_assert(sizeof(error::not_a_phase<faulty_item<Check, Items...>>));
+template <fault What, class Check, class List> struct items_verdict {};
+template <class Check, class List> struct items_verdict<fault::not_a_phase, Check, List> {
+  static_assert(sizeof(error::not_a_phase<faulty_item<Check, List>>));
 };
-template <class Check, class... Items> struct items_verdict<fault::not_a_value, Check, Items...> {
-  static_assert(sizeof(error::not_a_value<faulty_item<Check, Items...>, faulty_value<Check, Items...>>));
+template <class Check, class List> struct items_verdict<fault::not_a_value, Check, List> {
+  static_assert(sizeof(error::not_a_value<faulty_item<Check, List>, faulty_value<Check, List>>));
 };
-template <class Check, class... Items> struct items_verdict<fault::metadata_without_type, Check, Items...> {
-  static_assert(sizeof(error::metadata_without_type<faulty_item<Check, Items...>, faulty_value<Check, Items...>>));
+template <class Check, class List> struct items_verdict<fault::metadata_without_type, Check, List> {
+  static_assert(sizeof(error::metadata_without_type<faulty_item<Check, List>, faulty_value<Check, List>>));
 };
-template <class Check, class... Items> struct items_verdict<fault::saves_unlisted, Check, Items...> {
-  static_assert(sizeof(error::saves_unlisted<faulty_item<Check, Items...>, faulty_value<Check, Items...>>));
+template <class Check, class List> struct items_verdict<fault::saves_unlisted, Check, List> {
+  static_assert(sizeof(error::saves_unlisted<faulty_item<Check, List>, faulty_value<Check, List>>));
 };
-template <class Check, class... Items> struct items_verdict<fault::aliased_wrongly, Check, Items...> {
-  static_assert(sizeof(error::aliased_wrongly<faulty_item<Check, Items...>, faulty_value<Check, Items...>>));
+template <class Check, class List> struct items_verdict<fault::aliased_wrongly, Check, List> {
+  static_assert(sizeof(error::aliased_wrongly<faulty_item<Check, List>, faulty_value<Check, List>>));
 };
-template <class Check, class... Items> struct items_verdict<fault::phase_twice, Check, Items...> {
-  static_assert(sizeof(error::phase_twice<faulty_item<Check, Items...>>));
+template <class Check, class List> struct items_verdict<fault::phase_twice, Check, List> {
+  static_assert(sizeof(error::phase_twice<faulty_item<Check, List>>));
 };
 
 } // namespace detail

@@ -53,12 +53,27 @@ template <class S> body_rows find_rows(form f, int forward_type, int backward_ty
 
 }  // namespace detail
 
-/// Lowers the placed list of one rank over its layers (see `layer_list`). `meets(type)` says whether layers of a block type
-/// meet others in pairs, `rows(form, type, type)` hands out the body of a forward and a backward layer (-1: none).
-template <class Layers, class Meets, class Rows>
-issue_list lower(placed_steps const& placed, chain_facts const& chain, Layers const& layers, chain_layout const& layout,
-                 Meets&& meets, Rows&& rows) {
-  detail::flattener flat(layout, chain, layers.size(), placed.slots);
+/// What lowering asks of a model and its policy. No template, so that names stay short; `of` is handed to each of the functions.
+struct lowering_source {
+  chain_facts const* chain;
+  void const* of;
+  block_facts const* (*facts)(void const* of, int type);  ///< of a block type
+  /// The body of a forward and a backward layer of these block types (-1: none).
+  body_rows (*rows)(void const* of, form what, int forward, int backward);
+};
+
+/// That of schedule `S`, compiled.
+template <class S> lowering_source source_of() {
+  using model = typename S::model;
+  return {&chain_of<model>::value, nullptr,
+          [](void const*, int type) { return detail::facts_at<model>(type, std::make_integer_sequence<int, model::count>{}); },
+          [](void const*, form what, int f, int b) { return detail::find_rows<S>(what, f, b); }};
+}
+
+/// Lowers the placed list of one rank over its layers (see `layer_list`).
+template <class Layers>
+issue_list lower(placed_steps const& placed, lowering_source const& from, Layers const& layers, chain_layout const& layout) {
+  detail::flattener flat(layout, *from.chain, layers.size(), placed.slots);
   auto const type = [&layers](int l) { return l < 0 ? -1 : layers[l].type; };
   for (placed_step const& p : placed.steps) {
     if (p.is_receive) {
@@ -66,40 +81,40 @@ issue_list lower(placed_steps const& placed, chain_facts const& chain, Layers co
       continue;
     }
     flat.begin(p);
-    for_each_body(p.what, layers, [&](int l) { return meets(type(l)); }, [&](body_call const& body) {
-      flat.paste(rows(body.what, type(body.forward_layer), type(body.backward_layer)), body, p);
+    auto const meets = [&](int l) { return detail::meets_in_pairs(*from.facts(from.of, type(l)), *from.chain); };
+    for_each_body(p.what, layers, meets, [&](body_call const& body) {
+      flat.paste(from.rows(from.of, body.what, type(body.forward_layer), type(body.backward_layer)), body, p);
     });
     flat.end(p);
   }
   return flat.take();
 }
-
 /// The same for schedule `S`.
 template <class S, class Layers>
 issue_list lower(placed_steps const& placed, Layers const& layers, chain_layout const& layout) {
-  return lower(placed, chain_of<typename S::model>::value, layers, layout, detail::runs_in_pairs<typename S::model>,
-               detail::find_rows<S>);
+  return lower(placed, source_of<S>(), layers, layout);
 }
 
-/// The releases of a lowered table, in the order of its rows. `facts(type)` is the dataflow of a block type.
-template <class Layers, class Facts>
-std::vector<release> plan_releases(flat_table const& table, chain_layout const& layout, Layers const& layers, Facts&& facts) {
-  std::vector<int> type(static_cast<unsigned>(layout.points()), -1);
-  for (int l = 0; l < layers.size(); ++l) type[static_cast<unsigned>(layout.point(l))] = layers[l].type;
+/// The releases of a lowered table, in the order of its rows.
+template <class Layers>
+std::vector<release> plan_releases(flat_table const& table, lowering_source const& from, chain_layout const& layout,
+                                   Layers const& layers) {
+  // By point of the chain: what layer reads there.
+  std::vector<block_facts const*> facts(static_cast<unsigned>(layout.points()), nullptr);
+  for (int l = 0; l < layers.size(); ++l)
+    facts[static_cast<unsigned>(layout.point(l))] = from.facts(from.of, layers[l].type);
   release_planner planner(table.ops.data(), static_cast<int>(table.ops.size()), table.groups);
-  return planner.plan([&](int group, int cell) {
-    int const k = type[static_cast<unsigned>(group % layout.points())];
-    block_facts const* const f = k < 0 || !cells::is_root(cell) ? nullptr : facts(k);
-    return f != nullptr && f->root_is_metadata[cell - cells::first_root];
-  });
+  auto const is_metadata = [](void const* of, int group, int cell) {
+    auto const& at = *static_cast<std::vector<block_facts const*> const*>(of);
+    block_facts const* const f = at[static_cast<unsigned>(group) % at.size()];
+    return f != nullptr && cells::is_root(cell) && f->root_is_metadata[cell - cells::first_root];
+  };
+  return planner.plan({is_metadata, &facts});
 }
-
 /// The same for schedule `S`.
 template <class S, class Layers>
 std::vector<release> plan_releases(flat_table const& table, chain_layout const& layout, Layers const& layers) {
-  return plan_releases(table, layout, layers, [](int type) {
-    return detail::facts_at<typename S::model>(type, std::make_integer_sequence<int, S::model::count>{});
-  });
+  return plan_releases(table, source_of<S>(), layout, layers);
 }
 
 }  // namespace v0

@@ -46,6 +46,7 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
   template <int Ph> using phase_type = typename phase_at<Ph, typename block::phases>::type;
   static constexpr node_range at = range_of(facts::value, Node);
   static constexpr bool by_hand = explicit_phases(facts::value, at) == 1;
+  static constexpr bool recomputes = facts::value.recomputes[Node];
 
   Tensors& tensors;
   layer<block>& phases;
@@ -73,9 +74,19 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
       each<at.first_leaf, at.end_leaf>([this](auto r) STRETTO_INLINE_LAMBDA {
         constexpr int leaf = decltype(r)::value;
         constexpr int root = facts::value.leaf_root[leaf];
-        if constexpr (!facts::value.leaf_is_saved[leaf] && !facts::value.leaf_inside_node[leaf] &&
+        if constexpr (!recomputes && !facts::value.leaf_is_saved[leaf] && !facts::value.leaf_inside_node[leaf] &&
                       (root < 0 || !facts::value.root_is_metadata[root < 0 ? 0 : root]))
           state.leaf[leaf] = tensor{};
+      });
+      if constexpr (recomputes) forget_saved();
+    } else if constexpr (recomputes) {
+      {
+        typename Tensors::context passing{};
+        [[maybe_unused]] auto scope = tensors.forward_scope(passing);
+        forward_phases();
+      }
+      each<at.first_root, at.end_root>([this](auto v) STRETTO_INLINE_LAMBDA {
+        if constexpr (!facts::value.root_is_metadata[decltype(v)::value]) tensors.forget_graph(state.root[decltype(v)::value]);
       });
     } else {
       [[maybe_unused]] auto scope = tensors.forward_scope(state.context[Node]);
@@ -84,10 +95,11 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
   }
 
   STRETTO_ALWAYS_INLINE void backward() const {
+    forward_again();
     if constexpr (by_hand) {
       each_backwards<at.first_phase, at.end_phase>([this](auto p) STRETTO_INLINE_LAMBDA {
         gather<decltype(p)::value, decltype(p)::value + 1>();
-        io<Model, K, decltype(p)::value, Tensors> view(state, index, microbatch);
+        io<Model, K, decltype(p)::value, Tensors, false, recomputes> view(state, index, microbatch);
         auto& phase = phases.template at<decltype(p)::value>();
         if constexpr (has_named_members<phase_type<decltype(p)::value>>::backward) {
           phase.backward(view);
@@ -108,10 +120,11 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
   }
 
   STRETTO_ALWAYS_INLINE void backward_input() const {
+    forward_again();
     if constexpr (by_hand) {
       each_backwards<at.first_phase, at.end_phase>([this](auto p) STRETTO_INLINE_LAMBDA {
         gather<decltype(p)::value, decltype(p)::value + 1>();
-        io<Model, K, decltype(p)::value, Tensors> view(state, index, microbatch);
+        io<Model, K, decltype(p)::value, Tensors, false, recomputes> view(state, index, microbatch);
         auto& phase = phases.template at<decltype(p)::value>();
         // A phase without weights may have a whole backward only: its input gradients are all there is.
         if constexpr (has_named_members<phase_type<decltype(p)::value>>::backward_input)
@@ -140,13 +153,27 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
   }
 
  private:
-  STRETTO_ALWAYS_INLINE void forward_phases() const {
+  template <bool Again = false> STRETTO_ALWAYS_INLINE void forward_phases() const {
     each<at.first_phase, at.end_phase>([this](auto p) STRETTO_INLINE_LAMBDA {
-      io<Model, K, decltype(p)::value, Tensors> view(state, index, microbatch);
-      if constexpr (checks_phases<Tensors> && !by_hand)
+      io<Model, K, decltype(p)::value, Tensors, false, Again> view(state, index, microbatch);
+      if constexpr (checks_phases<Tensors> && !by_hand && !recomputes)
         check_forward<decltype(p)::value>(view);
       else
         phases.template at<decltype(p)::value>().forward(view);
+    });
+  }
+  STRETTO_ALWAYS_INLINE void forward_again() const {
+    if constexpr (recomputes && by_hand) {
+      forward_phases<true>();
+    } else if constexpr (recomputes) {
+      [[maybe_unused]] auto scope = tensors.forward_scope(state.context[Node]);
+      forward_phases<true>();
+    }
+  }
+  STRETTO_ALWAYS_INLINE void forget_saved() const {
+    each<at.first_phase, at.end_phase>([this](auto p) STRETTO_INLINE_LAMBDA {
+      if constexpr (requires { typename phase_type<decltype(p)::value>::saved; })
+        static_cast<saved_cell<phase_type<decltype(p)::value>>&>(state).content = {};
     });
   }
   /// The forward of one phase under the eyes of the adapter.
@@ -169,7 +196,7 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
   }
   template <int Ph> STRETTO_ALWAYS_INLINE void run_weight_of() const {
     if constexpr (facts::value.has_weights[Ph] && facts::value.has_backward_weight[Ph]) {
-      io<Model, K, Ph, Tensors, true> view(state, index, microbatch);
+      io<Model, K, Ph, Tensors, true, recomputes> view(state, index, microbatch);
       phases.template at<Ph>().backward_weight(view);
     }
   }
@@ -181,7 +208,7 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
   }
 
   gradient_request<tensor> request() const {
-    return {state.root + at.first_root,
+    return {state.roots(state.root, recomputes) + at.first_root,
             state.root_gradient + at.first_root,
             facts::value.root_is_objective + at.first_root,
             at.end_root - at.first_root,
@@ -237,6 +264,7 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
       } else if constexpr (!by_hand) {
         // The graph ends here; the storage goes back when the table says.
         tensors.forget_graph(state.root[root]);
+        if constexpr (recomputes) tensors.forget_graph(state.again[root]);
         state.root_gradient[root] = tensor{};
       }
     });
@@ -247,13 +275,11 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
           [this](auto v) STRETTO_INLINE_LAMBDA { state.root_gradient[decltype(v)::value] = tensor{}; });
     each<at.first_root, at.end_root>([this](auto v) STRETTO_INLINE_LAMBDA {
       if constexpr (facts::value.root_alias[decltype(v)::value] >= 0) state.root[decltype(v)::value] = tensor{};
+      if constexpr (recomputes) state.again[decltype(v)::value] = tensor{};
     });
     each<at.first_leaf, at.end_leaf>(
         [this](auto r) STRETTO_INLINE_LAMBDA { state.leaf[decltype(r)::value] = tensor{}; });
-    each<at.first_phase, at.end_phase>([this](auto p) STRETTO_INLINE_LAMBDA {
-      if constexpr (requires { typename phase_type<decltype(p)::value>::saved; })
-        static_cast<saved_cell<phase_type<decltype(p)::value>>&>(state).content = {};
-    });
+    forget_saved();
     state.context[Node] = {};
   }
 };

@@ -113,6 +113,9 @@ template <class S> struct verdict<S, fault::input_of_two_nodes> {
 template <class S> struct verdict<S, fault::aliased_wrongly> {
   static_assert(sizeof(error::aliased_wrongly<at_block<S>, at_phase<S>, at_root<S>>));
 };
+template <class S> struct verdict<S, fault::recompute_spans_cut> {
+  static_assert(sizeof(error::recompute_spans_cut<at_block<S>, at_phase<S>>));
+};
 template <class S> struct verdict<S, fault::carried_wrongly> {
   static_assert(sizeof(
       error::carried_wrongly<at_block<S>, typename value_at<fault_in<S>::value.d.cell, typename at_block<S>::carries>::type>));

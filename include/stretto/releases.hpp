@@ -3,7 +3,6 @@
 #include <stretto/check.hpp>
 
 #include <bit>
-#include <type_traits>
 #include <vector>
 
 /// Where storage goes back. The program knows the last reader of everything, so nothing has to be watched while it runs.
@@ -25,23 +24,15 @@ class release_planner {
  public:
   release_planner(op const* ops, int count, int groups) : ops_(ops), count_(count), groups_(groups) {}
 
-  /// `skip(group, cell)`: cells that hold no tensor.
-  template <class Skip> std::vector<release> plan(Skip&& skip) {
-    // One copy of the code for all callables, and short names in it.
-    return plan_cells({[](void* of, int group, int cell) -> bool {
-                         return (*static_cast<std::remove_reference_t<Skip>*>(of))(group, cell);
-                       },
-                       &skip});
-  }
-
- private:
+  /// Cells that hold no tensor. No template: one copy of the code, and short names in it.
   struct cells_left_out {
-    bool (*call)(void* of, int group, int cell);
-    void* of;
-    bool operator()(int group, int cell) const { return call(of, group, cell); }
+    bool (*call)(void const* of, int group, int cell);
+    void const* of;
+    bool operator()(int group, int cell) const { return call != nullptr && call(of, group, cell); }
   };
 
-  std::vector<release> plan_cells(cells_left_out skip) {
+  std::vector<release> plan() { return plan({nullptr, nullptr}); }
+  std::vector<release> plan(cells_left_out skip) {
     collect(skip);
     detail::clocks clock(ops_, count_);
     std::vector<release> found;
@@ -77,6 +68,7 @@ class release_planner {
     return found;
   }
 
+ private:
   static bool writes(op const& o, int group, int cell) {
     return (group == o.group && (o.touches.writes & cells::one(cell)) != 0) ||
            (group == o.next_group && (o.touches.next_writes & cells::one(cell)) != 0);

@@ -177,6 +177,12 @@
 #define STRETTO_E62 \
   "stretto[E62]: an executor is given layers of another model than that of its schedule; make them as " \
   "layer_list<Step::model> of the schedule Step"
+#define STRETTO_E63 \
+  "stretto[E63]: a microbatch enters the slot of an earlier one, of which a pass may still run on another " \
+  "lane; let the policy run that pass on the lane of the op that hands the gradient to the layer before"
+#define STRETTO_E64 \
+  "stretto[E64]: a Recompute spans a Detach, or a part of a node only; write one Recompute for the phases " \
+  "of each node, and a Detach before and behind it"
 
 /// Every rule: its code, and its name here, in `fault` and in namespace `error`.
 #define STRETTO_RULES(rule) \
@@ -197,7 +203,7 @@
   rule(E51, weight_order) rule(E52, deadlock) rule(E53, too_many_live) rule(E54, unmatched_message) \
   rule(E55, message_order) rule(E56, misplaced_message) rule(E57, message_deadlock) rule(E58, group_order) \
   rule(E59, cannot_split) rule(E60, no_such_rank) rule(E61, no_peers) \
-  rule(E62, other_model)
+  rule(E62, other_model) rule(E63, slot_in_use) rule(E64, recompute_spans_cut)
 // clang-format on
 
 namespace stretto {

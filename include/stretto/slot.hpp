@@ -51,6 +51,15 @@ struct anything {
 };
 inline anything silence;
 
+/// What a node that runs forward again writes then; what it wrote before may be gone, or still be read by others.
+template <class Tensor, bool Recomputes, int Roots> struct recomputed_roots {
+  Tensor* roots(Tensor* own, bool) { return own; }
+};
+template <class Tensor, int Roots> struct recomputed_roots<Tensor, true, Roots> {
+  Tensor again[extent(Roots)] = {};
+  Tensor* roots(Tensor* own, bool recomputed) { return recomputed ? again : own; }
+};
+
 template <class Written> struct metadata_cells;
 template <class... V> struct metadata_cells<values<V...>> : metadata_cell<V>... {};
 
@@ -63,6 +72,8 @@ struct phase_cells<phase_list<Ph...>> : metadata_cells<typename Ph::writes>..., 
 /// The state of one layer of block type `K` of `Model` for one microbatch in flight: one flat struct, made once.
 template <class Model, int K, class Tensors>
 struct slot : boundary<typename Tensors::tensor>,
+              detail::recomputed_roots<typename Tensors::tensor, dataflow_of<typename Model::template block<K>>::value.any_recomputes(),
+                                       dataflow_of<typename Model::template block<K>>::value.roots>,
               detail::phase_cells<typename Model::template block<K>::phases> {
   using tensor = typename Tensors::tensor;
   using facts = dataflow_of<typename Model::template block<K>>;
@@ -75,8 +86,9 @@ struct slot : boundary<typename Tensors::tensor>,
 };
 
 /// The view that phase `P` (its number in the block) has of a slot. In a weight pass, metadata and outputs are out of
-/// reach: their storage may be back already, so what W needs of them goes into `saved()`.
-template <class Model, int K, int Ph, class Tensors, bool InWeightPass = false> class io {
+/// reach: their storage may be back already, so what W needs of them goes into `saved()`. Where a node runs forward again, it
+/// and its backward see what it writes then.
+template <class Model, int K, int Ph, class Tensors, bool InWeightPass = false, bool Recomputed = false> class io {
   using slot_type = slot<Model, K, Tensors>;
   using tensor = typename Tensors::tensor;
   using facts = dataflow_of<typename Model::template block<K>>;
@@ -157,7 +169,7 @@ template <class Model, int K, int Ph, class Tensors, bool InWeightPass = false> 
     if constexpr (reads<V> && is_metadata<V>)
       return (static_cast<detail::metadata_cell<V>&>(*slot_).content);
     else if constexpr (reads<V> && facts::value.leaf_inside_node[leaf])
-      return static_cast<tensor const&>(slot_->root[facts::value.leaf_root[leaf]]);
+      return static_cast<tensor const&>(slot_->roots(slot_->root, Recomputed)[facts::value.leaf_root[leaf]]);
     else
       return static_cast<tensor const&>(slot_->leaf[leaf]);
   }
@@ -165,7 +177,7 @@ template <class Model, int K, int Ph, class Tensors, bool InWeightPass = false> 
     if constexpr (writes<V> && is_metadata<V>)
       return (static_cast<detail::metadata_cell<V>&>(*slot_).content);
     else
-      return (slot_->root[writes<V> ? root_index<V> : 0]);
+      return (slot_->roots(slot_->root, Recomputed)[writes<V> ? root_index<V> : 0]);
   }
 
   slot_type* slot_;

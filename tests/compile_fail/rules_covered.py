@@ -23,6 +23,7 @@ NOT_AT_COMPILE_TIME = {
     "E59": "names on a command line; where the schedule is a type, E08 says it",
     "E60": "the rank is run-time data",
     "E61": "how many ranks there are is run-time data",
+    "E63": "which microbatches have one slot depends on layers and plan, which are run-time data",
 }
 
 # Rules about the code of a phase, of which nothing is left when a program runs.

@@ -2,6 +2,7 @@
 
 #include <stretto/pipelines/all.hpp>
 #include <stretto/pipelines/policies.hpp>
+#include <stretto/pipelines/proof.hpp>
 #include <stretto/plan_error.hpp>
 
 #include <catch2/catch_test_macros.hpp>
@@ -28,6 +29,26 @@ struct BackwardFirst : SerialPipeline {
 };
 static_assert(prove<BackwardFirst>().what == fault::too_early);
 
+/// Forgets the last backward, and serves no program that is small enough for the compiler to see it.
+struct Vast : SerialPipeline {
+  static constexpr char const* name = "vast";
+  static constexpr int min_microbatches(int) { return 1001; }
+  static constexpr int peak_live(int, int, int, int) { return 2; }
+  static constexpr void run(int, int, int microbatches, int, auto&& sink) {
+    for (int m = 0; m < microbatches; ++m) {
+      sink(call::forward(0, m));
+      if (m < microbatches - 1) sink(call::backward(0, m));
+    }
+  }
+};
+/// One microbatch less, and it is seen.
+struct JustSmallEnough : Vast {
+  static constexpr int min_microbatches(int) { return 1000; }
+};
+static_assert(pipeline_proof<Vast>::at_construction && !prove<Vast>());
+static_assert(prove<JustSmallEnough>().what == fault::missing);
+static_assert(!pipeline_proof<DualPipeV>::at_construction && !pipeline_proof<InterleavedOverlapped<>>::at_construction);
+
 plan_diagnosis verdict(plan_facts const& facts, std::vector<std::vector<call>> const& ranks, int bound = -1) {
   return check_plan(oracle::plan_of({facts, ranks, std::vector<int>(ranks.size(), bound)}));
 }
@@ -53,6 +74,11 @@ fault told(plan_facts const& of, plan_diagnosis const& wrong) {
 }
 
 }  // namespace
+
+TEST_CASE("a program that is too large for the compiler says so, and is proved when it is made", "[plans]") {
+  CHECK(check_plan<Vast>(1, 1001).what == fault::missing);
+  CHECK_THROWS_AS(proved_plan<Vast>(1, 1001), std::invalid_argument);
+}
 
 TEST_CASE("every rule has a code of its own, in ascending order, a sentence and a remedy",
           "[megatron-33]") {

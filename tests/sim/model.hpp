@@ -36,8 +36,8 @@ struct DenseAttention : plan_types::DenseAttention {
   using aliases = values<plan_types::hidden, plan_types::residual>;
 };
 struct DenseLayer : Block<DenseAttention, Detach, plan_types::DenseMlp> {};
-/// Both phases in one node.
-struct FusedLayer : Block<DenseAttention, plan_types::DenseMlp> {};
+/// Both phases in one node, which runs forward again in backward.
+struct FusedLayer : Block<stretto::Recompute<DenseAttention, plan_types::DenseMlp>> {};
 struct EmbeddingLayer : plan_types::EmbeddingLayer {};
 struct HeadLayer : plan_types::HeadLayer {};
 

@@ -29,17 +29,17 @@ public:
 
   rank_step rank(plan const& all, plan_steps const& lists, int rank, layer_shape const& layers) {
     chain_layout const layout(all.facts(), rank, layers);
-    auto const facts = [this](int type) { return &model_.blocks[static_cast<std::size_t>(type)]; };
-    auto const meets = [&](int type) { return detail::meets_in_pairs(*facts(type), model_.chain); };
-    auto const rows = [this](form what, int forward, int backward) {
-      return rows_of(what, forward, backward);
-    };
-    rank_step made{lower(place_steps(all, lists, rank), model_.chain, layers, layout, meets, rows).table, {}};
-    if (!problem) made.releases = plan_releases(made.table, layout, layers, facts);
+    lowering_source const from{
+        &model_.chain, this,
+        [](void const* of, int type) { return &self(of).model_.blocks[static_cast<std::size_t>(type)]; },
+        [](void const* of, form what, int f, int b) { return self(of).rows_of(what, f, b); }};
+    rank_step made{lower(place_steps(all, lists, rank), from, layers, layout).table, {}};
+    if (!problem) made.releases = plan_releases(made.table, from, layout, layers);
     return made;
   }
 
 private:
+  static lowering& self(void const* of) { return *const_cast<lowering*>(static_cast<lowering const*>(of)); }
   body_rows rows_of(form what, int forward, int backward) {
     auto const [at, added] =
         bodies_.try_emplace(std::array<int, 3>{static_cast<int>(what), forward, backward});

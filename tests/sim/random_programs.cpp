@@ -63,6 +63,7 @@ public:
       if (p == 0) kind = before;
       add_phase(p, static_cast<phase_kind>(kind), chain, at == last && p == phases - 1);
     }
+    for (int n = 0; n < f_.nodes; ++n) f_.recomputes[n] = by.one_in(6);
     for (int i = 0; i < f_.inputs; ++i) f_.input_is_carried[i] = carried_[f_.input[i] - 1];
     // What leaves the block is storage of its own.
     for (int v = 0; v < f_.roots; ++v)
@@ -369,7 +370,7 @@ std::string describe(std::vector<int> const& taken) {
     block_facts const& f = p.model.blocks[k];
     out << "\nblock " << k << ":";
     for (int ph = 0; ph < f.phases; ++ph) {
-      out << (ph > 0 && f.node_of[ph] != f.node_of[ph - 1] ? " | " : " ") << name_of(f.kind[ph]) << '(';
+      out << (ph > 0 && f.node_of[ph] != f.node_of[ph - 1] ? " | " : " ") << (f.recomputes[f.node_of[ph]] ? "again " : "") << name_of(f.kind[ph]) << '(';
       for (int r = 0; r < f.leaves; ++r)
         if (f.leaf_phase[r] == ph)
           out << (f.leaf_root[r] < 0 ? "in" : "v") << (f.leaf_root[r] < 0 ? f.leaf_input[r] : f.leaf_root[r])

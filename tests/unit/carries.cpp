@@ -249,7 +249,7 @@ TEST_CASE("the storage of a carried value goes back after its last reader, once"
   flat_table table = table_of<TwoStream1F1B, SplitDW>("EHPZ", 4);
   auto plan = [](flat_table const& of) {
     release_planner planner(of.ops.data(), static_cast<int>(of.ops.size()), of.groups);
-    std::vector<release> all = planner.plan([](int, int) { return false; });
+    std::vector<release> all = planner.plan();
     // The trunk's output, under the names of the layers that read it: points 1, 2, 3 of 5.
     std::erase_if(all, [](release const& r) { return r.cell != 0 || r.group % 5 == 0; });
     return all;

@@ -55,7 +55,30 @@ template <mistake Made> std::string refusal_of_plan() {
   return refusal<Schedule<Model, TwoStream1F1B, Mistaken<Made>>>("EMH", 3);
 }
 
+/// Attention's weight gradient on the lane of communication, behind what the layer hands back.
+template <bool Told> struct LateWeights {
+  static constexpr void pair(pair_builder& p) {
+    p.comm(p.b.backward(combine));
+    p.compute(p.f.forward(attn), p.b.input(mlp), p.b.weight(mlp));
+    p.comm(p.f.forward(dispatch), p.b.backward(dispatch));
+    p.compute(p.f.forward(mlp));
+    p.comm(p.f.forward(combine));
+    p.compute(p.b.input(attn), p.f.forward(mtp), p.b.backward(mtp));
+    if (Told)
+      p.compute(p.b.weight(attn));
+    else
+      p.comm(p.b.weight(attn));
+  }
+};
+
 }  // namespace
+
+TEST_CASE("a policy whose last pass of a slot is on another lane is told where to run it", "[executor]") {
+  CHECK(refusal<Schedule<Model, LateWeights<true>, SplitDW>>("EMH", 4) == "");
+  CHECK_THAT((refusal<Schedule<Model, LateWeights<false>, SplitDW>>("EMH", 4)),
+             ContainsSubstring("stretto[E63]") && ContainsSubstring("F.attn (Embed") &&
+                 ContainsSubstring("let the policy run that pass on the lane"));
+}
 
 TEST_CASE("a step after one that failed at once is right", "[executor]") {
   int const microbatches = 4;

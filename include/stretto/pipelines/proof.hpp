@@ -61,9 +61,13 @@ struct plan_verdict<Pipeline, fault::too_many_live>
 
 } // namespace detail
 
-/// Proves `Pipeline` at small sizes where it is instantiated: `template struct stretto::pipeline_proof<Mine>;`.
+/// Proves `Pipeline` at small sizes where it is instantiated: `template struct stretto::pipeline_proof<Mine>;`. Programs above
+/// about 2,000 ops are too large for that: `at_construction` says that some of the sizes that are looked at here are, and are
+/// proved when a plan or an executor of them is made, as all larger ones are.
 template <pipeline Pipeline>
-struct pipeline_proof : detail::plan_verdict<Pipeline, detail::finding_of<Pipeline>::value.what> {};
+struct pipeline_proof : detail::plan_verdict<Pipeline, detail::finding_of<Pipeline>::value.what> {
+  static constexpr bool at_construction = detail::finding_of<Pipeline>::value.ends_early;
+};
 
 } // namespace v0
 } // namespace stretto

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stretto/adapters/sim/part.hpp>
 #include <stretto/adapters/sim/program.hpp>
 
 /// What the rows of a table read and write, from the dataflow of their blocks and from nothing else: a second reading of
@@ -7,45 +8,6 @@
 namespace stretto {
 inline namespace v0 {
 namespace sim {
-
-/// A place holds one value of one layer and one microbatch in flight: `group * places_of_a_group + cell`. The cells are
-/// those of releases, and behind them what a phase keeps of storage that came in a message.
-inline constexpr int places_of_a_group = cells::count + max_reads;
-constexpr int chain_value_cell(int chain) { return cells::first_chain_value + chain; }
-constexpr int chain_gradient_cell(int chain) { return cells::first_chain_gradient + chain; }
-constexpr int root_cell(int root) { return cells::first_root + root; }
-constexpr int leaf_gradient_cell(int leaf) { return cells::first_leaf_gradient + leaf; }
-constexpr int context_cell(int node) { return cells::first_context + node; }
-constexpr int pending_cell(int node) { return cells::first_pending + node; }
-constexpr int kept_cell(int leaf) { return cells::count + leaf; }
-
-using hash = unsigned long long;
-constexpr hash mix(hash sum, hash next) {
-  sum = (sum ^ next) * 0x9e37'79b9'7f4a'7c15U;
-  return sum ^ (sum >> 29);
-}
-
-/// A part of the work of a row: everything that it writes is a number made of everything that it reads, in this order.
-struct part {
-  struct write {
-    int place;
-    hash salt;
-    bool starts_state = false; ///< of a microbatch: what an earlier one left there must be used up
-    bool is_loss = false;
-  };
-  /// The same storage under a second name.
-  struct share {
-    int from, to;
-  };
-  hash salt = 0;
-  numbered<int> reads;
-  numbered<share> shares;
-  numbered<write> writes;
-  numbered<int> clears;
-  numbered<int> gives_up; ///< names of storage that came in
-  int adds_to_node = -1; ///< parameter gradients
-  int node = -1, kind = 0; ///< whose part it is: of a forward, an I or a W
-};
 
 /// The passes of one rank.
 class passes {
@@ -137,7 +99,7 @@ private:
   }
   /// Whether the backward of a phase needs what it reads there, as itself or under the name that it hands it on by.
   static bool is_saved(block_facts const& f, int leaf) {
-    bool saved = f.leaf_is_saved[leaf];
+    bool saved = f.leaf_is_saved[leaf] || f.recomputes[f.node_of[f.leaf_phase[leaf]]];
     for (int v = 0; v < f.roots; ++v) saved = saved || (f.root_alias[v] == leaf && f.root_is_saved[v]);
     return saved;
   }
@@ -180,7 +142,8 @@ private:
     return p;
   }
 
-  /// What a backward needs of its forward. Metadata is gone where I has run.
+  /// What a backward needs of its forward. Metadata is gone where I has run. A forward that runs again needs all that it reads,
+  /// and nothing of what it wrote.
   void read_saved(part& p, op const& o, int node, bool metadata_too) const {
     block_facts const& f = facts(o);
     p.reads.push_back(place(o.group, context_cell(node)));
@@ -188,12 +151,14 @@ private:
       if (f.node_of[f.leaf_phase[r]] != node) continue;
       int const v = f.leaf_root[r];
       bool const metadata = v >= 0 && f.root_is_metadata[v];
-      if (metadata ? !metadata_too : !f.leaf_is_saved[r]) continue;
+      bool const again = f.recomputes[node];
+      if (again && f.leaf_inside_node[r]) continue;
+      if (metadata ? !metadata_too : !f.leaf_is_saved[r] && !(again && metadata_too)) continue;
       p.reads.push_back(saved_place(o, r));
     }
     for (int v = 0; v < f.roots; ++v) {
       if (f.node_of[f.root_writer[v]] != node) continue;
-      if (f.root_is_metadata[v] ? !metadata_too : !f.root_is_saved[v]) continue;
+      if (f.root_is_metadata[v] ? !metadata_too : !f.root_is_saved[v] || f.recomputes[node]) continue;
       p.reads.push_back(f.root_alias[v] >= 0 ? saved_place(o, f.root_alias[v]) : root_place(o, v));
     }
   }
