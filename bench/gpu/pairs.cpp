@@ -112,8 +112,10 @@ row measure(shape const& of, meeting const& with, int rank, arguments const& fro
     }
   }
   if (power) result.power = power->take();
-  for (double const each : bench.of_all(bench.dilation()))
-    result.dilation = (std::max)(result.dilation, each);
+  // Spans of ranks that share a GPU stretch each other, with and without communication.
+  if (from.ranks <= from.gpus)
+    for (double const each : bench.of_all(bench.dilation()))
+      result.dilation = (std::max)(result.dilation, each);
   bench.forget(with.graphs);
   return result;
 }

@@ -34,8 +34,9 @@ def main() -> None:
             pairs = row["layers"] * row["microbatches"]
             host = [middle(ways[way]["host_us_a_pair"]) for way in ("split_by_hand", "split_executor")]
             wall = [f"{ways[way]['wall_us']['median'] / pairs:.0f}" for way in ("split_by_hand", "split_executor")]
+            dilation = f"{row['compute_dilation']:.3f}" if row["compute_dilation"] else "-"
             print(f"| {row['tokens']} x {row['width']}, {row['mib_to_each_peer']:.3g} | " + " | ".join(spread) + f" | {', '.join(host)} | {', '.join(wall)} "
-                  f"| {row['compute_dilation']:.3f} | {power['median_mhz']:.0f} ({power['least_mhz']:.0f} .. {power['most_mhz']:.0f}) "
+                  f"| {dilation} | {power['median_mhz']:.0f} ({power['least_mhz']:.0f} .. {power['most_mhz']:.0f}) "
                   f"| {power['median_watts']:.0f} ({power['most_watts']:.0f}) | {100 * power['capped_part']:.0f} % |")
         print()
 

@@ -73,7 +73,8 @@ public:
        << all_["ranks"] << "; us a steady pair, medians\n"
        << "size            MiB   comp   comm ratio | serial hand/exec  two_stream h/e   split h/e        | "
           "ex/bound exposed% "
-          "vs serial exec/hand | host us h/e dil MHz W capped\n";
+          "vs serial exec/hand | host us h/e dil MHz W capped\n"
+       << std::flush;
   }
 
   void add(std::ostream& to, row const& one) {
@@ -127,29 +128,30 @@ public:
                             {"hidden_of_comm", 1 - (pair[executor] - pair[compute_only]) / pair[comm_only]},
                             {"speed_up_over_serial", pair[serial_executor] / pair[executor]}};
     };
-    all_["rows"].push_back({{"tokens", one.of.tokens},
-                            {"width", one.of.width},
-                            {"mib_to_each_peer", static_cast<double>(one.of.peer_bytes()) / 1048576},
-                            {"layers", one.of.layers},
-                            {"microbatches", one.of.microbatches},
-                            {"measured_pairs", one.measured_pairs},
-                            {"gemms_aim_at_multiprocessors", one.multiprocessors},
-                            {"comm_of_compute", pair[comm_only] / pair[compute_only]},
-                            {"ways", ways},
-                            {"captured", graphs},
-                            {"cold_compute_pair_us", cold},
-                            {"serial", of_way(serial_by_hand, serial_executor)},
-                            {"two_stream", of_way(two_stream_by_hand, two_stream_executor)},
-                            {"split", of_way(split_by_hand, split_executor)},
-                            {"compute_dilation", one.dilation},
-                            {"power",
-                             {{"samples", one.power.samples},
-                              {"median_mhz", one.power.median_mhz},
-                              {"least_mhz", one.power.least_mhz},
-                              {"most_mhz", one.power.most_mhz},
-                              {"median_watts", one.power.median_watts},
-                              {"most_watts", one.power.most_watts},
-                              {"capped_part", one.power.capped_part}}}});
+    all_["rows"].push_back(
+        {{"tokens", one.of.tokens},
+         {"width", one.of.width},
+         {"mib_to_each_peer", static_cast<double>(one.of.peer_bytes()) / 1048576},
+         {"layers", one.of.layers},
+         {"microbatches", one.of.microbatches},
+         {"measured_pairs", one.measured_pairs},
+         {"gemms_aim_at_multiprocessors", one.multiprocessors},
+         {"comm_of_compute", pair[comm_only] / pair[compute_only]},
+         {"ways", ways},
+         {"captured", graphs},
+         {"cold_compute_pair_us", cold},
+         {"serial", of_way(serial_by_hand, serial_executor)},
+         {"two_stream", of_way(two_stream_by_hand, two_stream_executor)},
+         {"split", of_way(split_by_hand, split_executor)},
+         {"compute_dilation", one.dilation > 0 ? nlohmann::json(one.dilation) : nlohmann::json()},
+         {"power",
+          {{"samples", one.power.samples},
+           {"median_mhz", one.power.median_mhz},
+           {"least_mhz", one.power.least_mhz},
+           {"most_mhz", one.power.most_mhz},
+           {"median_watts", one.power.median_watts},
+           {"most_watts", one.power.most_watts},
+           {"capped_part", one.power.capped_part}}}});
     auto const host = [&](variant which) {
       std::vector<double> all;
       for (auto const& each : one.times[which]) all.push_back(each.host_pair_us);
