@@ -36,20 +36,23 @@ using tensors = stretto::torch::stream_tensors;
 using lanes = cuda::lanes<current_stream, stretto::host::failure_board>;
 using rows = device_rows<cuda::staged_exchange<rank_communicator, current_stream>>;
 
-std::map<std::string, int> setting{{"microbatches", 2}, {"repeats", 100}, {"warm_up", 5}, {"batch", 1}, {"seq", 128},
-                                   {"hidden", 256},     {"ffn", 256},     {"experts", 8}, {"top_k", 2}};
+std::map<std::string, int> setting{{"microbatches", 2}, {"repeats", 100}, {"warm_up", 5},
+                                   {"batch", 1},        {"seq", 128},     {"hidden", 256},
+                                   {"ffn", 256},        {"experts", 8},   {"top_k", 2}};
 constexpr int layer_counts[] = {4, 8, 16, 32};
 
 double microseconds() {
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 class one_step {
 public:
   one_step(int layers, stretto::host::group& group)
-      : config_(config_of(layers)), rows_(group.communicator(0), false), exchange_(rows_, config_.experts, slots()),
-        model_(config_, exchange_),
-        plan_(stretto::proved_plan<stretto::OneFOneBOverlapped>(1, setting["microbatches"])), board_(group.board()) {
+      : config_(config_of(layers)), rows_(group.communicator(0), false),
+        exchange_(rows_, config_.experts, slots()), model_(config_, exchange_),
+        plan_(stretto::proved_plan<stretto::OneFOneBOverlapped>(1, setting["microbatches"])),
+        board_(group.board()) {
     model_.step().resize(layers, setting["microbatches"], 1);
     model_.step().use_slots(slots(), torch_device(config_.device));
     auto const numbers = at::TensorOptions(torch_device(config_.device)).dtype(at::kLong);
@@ -115,14 +118,15 @@ double quantile(std::vector<double> values, double part) {
   return values[static_cast<std::size_t>(part * static_cast<double>(values.size() - 1) + 0.5)];
 }
 void print(char const* name, std::vector<double> const& values, char const* behind) {
-  std::printf("\"%s\": [%.2f, %.2f, %.2f]%s", name, quantile(values, 0.1), quantile(values, 0.5), quantile(values, 0.9),
-              behind);
+  std::printf("\"%s\": [%.2f, %.2f, %.2f]%s", name, quantile(values, 0.1), quantile(values, 0.5),
+              quantile(values, 0.9), behind);
 }
 
 int run(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     auto const* equals = std::strchr(argv[i], '=');
-    auto const name = equals ? std::string(argv[i], static_cast<std::size_t>(equals - argv[i])) : std::string();
+    auto const name =
+        equals ? std::string(argv[i], static_cast<std::size_t>(equals - argv[i])) : std::string();
     if (setting.count(name) == 0) {
       std::fprintf(stderr, "unknown argument %s; known:", argv[i]);
       for (auto const& [known, value] : setting) std::fprintf(stderr, " %s=%d", known.c_str(), value);
@@ -151,7 +155,8 @@ int run(int argc, char** argv) {
       for (auto& each : steps) each->measure(repeat >= 0);
     std::printf("{\n  \"gpu\": \"%s\",\n  \"settings\": {", device.name);
     char const* comma = "";
-    for (auto const& [name, value] : setting) std::printf("%s\"%s\": %d", std::exchange(comma, ", "), name.c_str(), value);
+    for (auto const& [name, value] : setting)
+      std::printf("%s\"%s\": %d", std::exchange(comma, ", "), name.c_str(), value);
     std::printf("},\n  \"unit\": \"us on the host: 10 %%, median, 90 %%\",\n  \"steps\": [\n");
     for (auto const& each : steps) {
       std::printf("    {\"layers\": %d, \"nodes\": %zu, ", each->layers(), each->nodes());

@@ -51,7 +51,8 @@ public:
 
   at::Tensor dispatch(at::Tensor const& rows, routing const& where, handle& made) {
     made.in_slots_ = where.rows.empty();
-    return made.in_slots_ ? fixed_.value().dispatch(rows, {}, made.fixed_) : counted_.dispatch(rows, where, made.counted_);
+    return made.in_slots_ ? fixed_.value().dispatch(rows, {}, made.fixed_)
+                          : counted_.dispatch(rows, where, made.counted_);
   }
   at::Tensor combine(at::Tensor const& rows, handle& made) {
     return made.in_slots_ ? fixed_.value().combine(rows, made.fixed_) : counted_.combine(rows, made.counted_);

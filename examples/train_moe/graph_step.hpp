@@ -28,14 +28,17 @@ public:
 
 private:
   std::unique_ptr<step_runner> step_;
-  stretto::cuda::step_graph<stretto::torch_cuda::current_stream, stretto::torch_cuda::graph_memory, Ranks> graph_;
+  stretto::cuda::step_graph<stretto::torch_cuda::current_stream, stretto::torch_cuda::graph_memory, Ranks>
+      graph_;
   bool was_run_ = false;
 };
 
 /// For one of the ranks that share a graph, or for a rank with a graph of its own.
 inline std::unique_ptr<step_runner> make_graph_step(std::unique_ptr<step_runner> step, step_parts const& of) {
-  if (of.together) return std::make_unique<graph_step<rank_communicator>>(std::move(step), *of.together, of.board);
-  return std::make_unique<graph_step<stretto::cuda::lone_rank>>(std::move(step), stretto::cuda::lone_rank{}, of.board);
+  if (of.together)
+    return std::make_unique<graph_step<rank_communicator>>(std::move(step), *of.together, of.board);
+  return std::make_unique<graph_step<stretto::cuda::lone_rank>>(std::move(step), stretto::cuda::lone_rank{},
+                                                                of.board);
 }
 
 } // namespace train_moe

@@ -451,6 +451,11 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsig
   *made = new CUgraphExec_st{{std::move(graph->nodes), graph->streams}};
   return cudaSuccess;
 }
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, std::size_t* count) {
+  *count = graph->nodes.size();
+  return cudaSuccess;
+}
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   delete graph;
   return cudaSuccess;

@@ -50,7 +50,8 @@ result through_slots(host::communicator rows, int local_experts, int capacity, a
   exchange::handle made;
   auto const arrived = st::dispatch_rows(comm, st::rows_to_slots(x, slots, ids.size(1)), {}, made);
   std::vector<std::int64_t> const each(static_cast<std::size_t>(local_experts), comm.ranks() * capacity);
-  auto const computed = st::expert_linear(st::regroup_rows(arrived, comm.ranks(), local_experts), each, weight);
+  auto const computed =
+      st::expert_linear(st::regroup_rows(arrived, comm.ranks(), local_experts), each, weight);
   auto const back = st::combine_rows(comm, st::regroup_rows(computed, local_experts, comm.ranks()), made);
   auto const output = st::rows_from_slots(back, slots);
   auto const gradients = ag::grad({output}, {x, weight.leaf()}, {numbers(output.sizes(), 70 + comm.rank())});
@@ -183,6 +184,7 @@ TEST_CASE("what does not fit slots is refused", "[torch]") {
   for (int m = 0; m < 2; ++m) issue(stretto::dispatch, m, [&, m] { comm.dispatch(x, {}, handles[m]); });
   lanes.drain();
   issue(stretto::combine, 1, [&] { comm.combine(x, handles[0]); });
-  CHECK_THROWS_WITH(lanes.drain(), Catch::Matchers::ContainsSubstring(
-                                       "a handle of layer 4, microbatch 0 is used for layer 4, microbatch 1"));
+  CHECK_THROWS_WITH(lanes.drain(),
+                    Catch::Matchers::ContainsSubstring(
+                        "a handle of layer 4, microbatch 0 is used for layer 4, microbatch 1"));
 }

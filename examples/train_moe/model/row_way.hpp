@@ -29,13 +29,15 @@ public:
 
   /// `x` [tokens, hidden] by expert, each row `copies` times.
   at::Tensor to_experts(at::Tensor const& x, std::int64_t copies) const {
-    if (auto const* slots = std::get_if<in_slots>(&way_)) return stretto::torch::rows_to_slots(x, *slots, copies);
+    if (auto const* slots = std::get_if<in_slots>(&way_))
+      return stretto::torch::rows_to_slots(x, *slots, copies);
     auto const& way = std::get<counted>(way_);
     return stretto::torch::permute_rows(x, way.order, way.inverse, copies);
   }
   /// [tokens * copies, hidden]
   at::Tensor to_tokens(at::Tensor const& rows) const {
-    if (auto const* slots = std::get_if<in_slots>(&way_)) return stretto::torch::rows_from_slots(rows, *slots);
+    if (auto const* slots = std::get_if<in_slots>(&way_))
+      return stretto::torch::rows_from_slots(rows, *slots);
     auto const& way = std::get<counted>(way_);
     return stretto::torch::permute_rows(rows, way.inverse, way.order);
   }

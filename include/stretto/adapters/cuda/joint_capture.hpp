@@ -43,7 +43,7 @@ public:
 
   std::mutex turn;
   edge fork, ended;
-  std::vector<edge> joins, before;  ///< of each rank
+  std::vector<edge> joins, before; ///< of each rank
 
   /// Nobody is in it: the ranks have met since it was used last.
   void reset() {

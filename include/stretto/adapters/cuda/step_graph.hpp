@@ -22,7 +22,10 @@ namespace cuda {
 
 /// Where what a step allocates comes from while it is captured: memory that stays where it is as long as the graph may be
 /// replayed. `lend(stream)` makes an object that lives as long as this thread captures, on that stream among others.
-template <class M> concept graph_memory = requires(M& memory, cudaStream_t capturing) { memory.lend(capturing); };
+template <class M>
+concept graph_memory = requires(M& memory, cudaStream_t capturing) {
+  memory.lend(capturing);
+};
 
 /// For steps that allocate nothing.
 struct no_graph_memory {
@@ -37,13 +40,15 @@ struct lone_rank {
   static constexpr int rank() { return 0; }
   static constexpr int ranks() { return 1; }
   void exchange_counts(int const* send_rows, int* counts) const { *counts = *send_rows; }
-  void all_to_all(void const* send, int const* send_rows, void* receive, int const*, std::size_t row_bytes) const {
+  void all_to_all(void const* send, int const* send_rows, void* receive, int const*,
+                  std::size_t row_bytes) const {
     std::memcpy(receive, send, static_cast<std::size_t>(*send_rows) * row_bytes);
   }
 };
 
 /// A communicator whose calls may be part of a graph.
-template <class C> concept capturable_communicator =
+template <class C>
+concept capturable_communicator =
     expert_communicator<C> && C::capturable && C::counts == counts_mode::static_capacity;
 
 /// A whole step as one CUDA graph. Every replay launches the same kernels and copies over the same addresses: what changes
@@ -58,17 +63,20 @@ template <class C> concept capturable_communicator =
 /// Those that copy into each other's memory share one: they make their `step_graph` together, over `Ranks`, an exchange of
 /// host memory among them, and all calls are collective. Their exchanges are made with `exchange_options::waits =
 /// hand_on_turn`.
-template <stream_follower Follow = thread_stream, graph_memory Memory = no_graph_memory, row_exchange Ranks = lone_rank>
+template <stream_follower Follow = thread_stream, graph_memory Memory = no_graph_memory,
+          row_exchange Ranks = lone_rank>
 class step_graph {
 public:
   /// `failed`: whether the step of these ranks has failed, such as a look at the board of their group.
-  explicit step_graph(Follow follow = {}, Memory memory = {}, Ranks ranks = {}, std::function<bool()> failed = {})
+  explicit step_graph(Follow follow = {}, Memory memory = {}, Ranks ranks = {},
+                      std::function<bool()> failed = {})
       : follow_(std::move(follow)), memory_(std::move(memory)), ranks_(std::move(ranks)),
         me_(static_cast<std::size_t>(ranks_.rank())), ones_(static_cast<std::size_t>(ranks_.ranks()), 1),
         counts_(ones_.size()) {
     std::shared_ptr<detail::joint_capture> made;
     if (me_ == 0) made = std::make_shared<detail::joint_capture>(ones_.size(), std::move(failed));
-    std::vector<std::shared_ptr<detail::joint_capture> const*> mine(ones_.size(), &made), theirs(ones_.size());
+    std::vector<std::shared_ptr<detail::joint_capture> const*> mine(ones_.size(), &made),
+        theirs(ones_.size());
     ranks_.all_to_all(mine.data(), ones_.data(), theirs.data(), ones_.data(), sizeof(mine[0]));
     all_ = *theirs[0];
     // Nobody goes on before all have taken their share.
@@ -95,10 +103,12 @@ public:
 
   /// Issues the step into a graph. Communicators are named to be refused, when this is compiled, if they cannot be captured.
   /// Throws what `issue` throws, such as the error of the lanes with the op that cannot be captured.
-  template <class Issue, capturable_communicator... Communicators> void capture(Issue&& issue, Communicators const&...) {
+  template <class Issue, capturable_communicator... Communicators>
+  void capture(Issue&& issue, Communicators const&...) {
     if (!is_warm_)
-      throw std::logic_error("step_graph: a step is captured that was never run: call warm first, since the first use of a "
-                             "kernel, a workspace or a communicator cannot be captured");
+      throw std::logic_error(
+          "step_graph: a step is captured that was never run: call warm first, since the first use of a "
+          "kernel, a workspace or a communicator cannot be captured");
     forget();
     begin();
     check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
@@ -118,7 +128,8 @@ public:
   /// Launches the step behind what the current stream of every rank has done, and returns at once; what they do next runs
   /// behind the step.
   void replay() {
-    if (!is_captured_) throw std::logic_error("step_graph: replay of a step that was not captured: call capture first");
+    if (!is_captured_)
+      throw std::logic_error("step_graph: replay of a step that was not captured: call capture first");
     all_->before[me_].record(follow_.current());
     meet();
     if (me_ == 0) {
@@ -152,7 +163,8 @@ private:
     cudaGraph_t made = nullptr;
     bool whole = false, begun = false;
     try {
-      check(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+      check(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal),
+            "cudaStreamBeginCapture");
       begun = true;
       all_->fork.record(stream_.get());
       all_->open();
@@ -166,7 +178,8 @@ private:
       throw;
     }
     try {
-      if (!whole) throw std::runtime_error("step_graph: another rank could not issue its step into the graph");
+      if (!whole)
+        throw std::runtime_error("step_graph: another rank could not issue its step into the graph");
       check(cudaStreamEndCapture(stream_.get(), &made), "the capture of a step (cudaStreamEndCapture)");
       check(cudaGraphGetNodes(made, nullptr, &nodes_), "cudaGraphGetNodes");
       check(cudaGraphInstantiate(&graph_, made, 0), "cudaGraphInstantiate");

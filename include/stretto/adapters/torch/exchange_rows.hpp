@@ -17,15 +17,20 @@ inline namespace v0 {
 namespace torch {
 
 /// An exchange whose rows may lie in device memory. `host()` exchanges host memory, such as counts, among the same ranks.
-template <class E> concept device_row_exchange = row_exchange<E> && requires(E& exchange) {
+template <class E>
+concept device_row_exchange = row_exchange<E> && requires(E& exchange) {
   { exchange.rows_on_device() } -> std::convertible_to<bool>;
   exchange.host();
 };
 
 /// Whether calls of an exchange may be captured into a graph as long as their counts stay the same: it says so itself.
 template <row_exchange Exchange> constexpr bool is_capturable() {
-  if constexpr (requires { { Exchange::capturable } -> std::convertible_to<bool>; }) return Exchange::capturable;
-  else return false;
+  if constexpr (requires {
+                  { Exchange::capturable } -> std::convertible_to<bool>;
+                })
+    return Exchange::capturable;
+  else
+    return false;
 }
 
 /// Rows [n, ...] of which `to[r]` go to rank r; those that come, `from[r]` of rank r, in the order of the ranks. Collective.
@@ -36,11 +41,12 @@ at::Tensor exchange_rows(Exchange& exchange, at::Tensor const& rows, std::vector
   bool on_device = false;
   if constexpr (device_row_exchange<Exchange>) on_device = exchange.rows_on_device();
   if (rows.device().is_cpu() == on_device)
-    throw std::invalid_argument(std::string(who) + ": rows must be in " + (on_device ? "device" : "host") + " memory");
+    throw std::invalid_argument(std::string(who) + ": rows must be in " + (on_device ? "device" : "host") +
+                                " memory");
   auto const expected = std::accumulate(to.begin(), to.end(), std::int64_t{0});
   if (rows.size(0) != expected)
-    throw std::invalid_argument(std::string(who) + ": " + std::to_string(rows.size(0)) + " rows for a handle of " +
-                                std::to_string(expected));
+    throw std::invalid_argument(std::string(who) + ": " + std::to_string(rows.size(0)) +
+                                " rows for a handle of " + std::to_string(expected));
   auto const sent = rows.contiguous();
   auto sizes = rows.sizes().vec();
   sizes[0] = std::accumulate(from.begin(), from.end(), std::int64_t{0});
@@ -51,6 +57,6 @@ at::Tensor exchange_rows(Exchange& exchange, at::Tensor const& rows, std::vector
   return received;
 }
 
-}  // namespace torch
-}  // namespace v0
-}  // namespace stretto
+} // namespace torch
+} // namespace v0
+} // namespace stretto

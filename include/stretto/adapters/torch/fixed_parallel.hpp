@@ -78,6 +78,6 @@ private:
   std::vector<int> of_rank_, arrived_;
 };
 
-}  // namespace torch
-}  // namespace v0
-}  // namespace stretto
+} // namespace torch
+} // namespace v0
+} // namespace stretto

@@ -15,10 +15,11 @@ namespace torch {
 /// A router's choices in slots: `capacity` of them for every expert, however often it was chosen. Slot s of expert e is row
 /// e * capacity + s; an expert's choices fill its slots in their order. Choice c of token t has number t * k + c.
 struct slot_order {
-  at::Tensor source;  ///< [experts * capacity], 64-bit: the choice in each slot, anything in bounds where it is empty
-  at::Tensor empty;   ///< [experts * capacity, 1], bool
-  at::Tensor place;   ///< [tokens * k], 64-bit: the slot of each choice, anything in bounds where it is lost
-  at::Tensor lost;    ///< [tokens * k, 1], bool: the expert was full
+  at::Tensor
+      source; ///< [experts * capacity], 64-bit: the choice in each slot, anything in bounds where it is empty
+  at::Tensor empty; ///< [experts * capacity, 1], bool
+  at::Tensor place; ///< [tokens * k], 64-bit: the slot of each choice, anything in bounds where it is lost
+  at::Tensor lost; ///< [tokens * k, 1], bool: the expert was full
 };
 
 /// Places `ids` [tokens, k] (64-bit integers, on any device) where they lie: nothing waits for the host, and all sizes are
@@ -26,7 +27,8 @@ struct slot_order {
 /// lost are added to the first, and the second becomes the most choices that one expert has had. Whoever trains reads it
 /// when the step is over, since lost choices are computed as zeros.
 /// Ids in host memory are checked (`std::out_of_range`).
-inline slot_order route_to_slots(at::Tensor const& ids, int experts, std::int64_t capacity, at::Tensor const& use = {}) {
+inline slot_order route_to_slots(at::Tensor const& ids, int experts, std::int64_t capacity,
+                                 at::Tensor const& use = {}) {
   if (experts < 1 || capacity < 1)
     throw std::invalid_argument("route_to_slots: " + std::to_string(experts) + " experts with " +
                                 std::to_string(capacity) + " slots each; there must be at least one of both");
@@ -36,7 +38,8 @@ inline slot_order route_to_slots(at::Tensor const& ids, int experts, std::int64_
   if (ids.is_cpu() && count > 0)
     for (auto const id : {sorted[0].item<std::int64_t>(), sorted[count - 1].item<std::int64_t>()})
       if (id < 0 || id >= experts)
-        throw std::out_of_range("route_to_slots: id " + std::to_string(id) + " of " + std::to_string(experts) + " experts");
+        throw std::out_of_range("route_to_slots: id " + std::to_string(id) + " of " +
+                                std::to_string(experts) + " experts");
   auto const bounds = at::searchsorted(sorted, at::arange(experts + 1, numbers));
   auto const first = bounds.narrow(0, 0, experts);
   auto const chosen = at::diff(bounds);
@@ -44,8 +47,9 @@ inline slot_order route_to_slots(at::Tensor const& ids, int experts, std::int64_
   slot_order made;
   auto const slot = at::arange(capacity, numbers);
   made.empty = slot.ge(chosen.unsqueeze(1)).view({-1, 1});
-  made.source = count == 0 ? at::zeros({experts * capacity}, numbers)
-                           : order.index_select(0, (first.unsqueeze(1) + slot).clamp_max_(count - 1).flatten());
+  made.source = count == 0
+                    ? at::zeros({experts * capacity}, numbers)
+                    : order.index_select(0, (first.unsqueeze(1) + slot).clamp_max_(count - 1).flatten());
   auto const of_expert = at::arange(count, numbers).sub_(first.index_select(0, sorted));
   auto const in_order = sorted.mul(capacity).add_(of_expert).masked_fill_(of_expert.ge(capacity), -1);
   made.place = at::empty_like(in_order).scatter_(0, order, in_order);
@@ -69,8 +73,8 @@ inline at::Tensor rows_or_zeros(at::Tensor const& x, at::Tensor const& which, at
 }
 
 struct rows_to_slots_function : ::torch::autograd::Function<rows_to_slots_function> {
-  static at::Tensor forward(::torch::autograd::AutogradContext* saved, at::Tensor const& x, slot_order const& slots,
-                            std::int64_t copies) {
+  static at::Tensor forward(::torch::autograd::AutogradContext* saved, at::Tensor const& x,
+                            slot_order const& slots, std::int64_t copies) {
     saved->save_for_backward({slots.place, slots.lost});
     saved->saved_data["copies"] = copies;
     return rows_or_zeros(x, copies == 1 ? slots.source : slots.source.floor_divide(copies), slots.empty);
@@ -86,7 +90,8 @@ struct rows_to_slots_function : ::torch::autograd::Function<rows_to_slots_functi
 };
 
 struct rows_from_slots_function : ::torch::autograd::Function<rows_from_slots_function> {
-  static at::Tensor forward(::torch::autograd::AutogradContext* saved, at::Tensor const& x, slot_order const& slots) {
+  static at::Tensor forward(::torch::autograd::AutogradContext* saved, at::Tensor const& x,
+                            slot_order const& slots) {
     saved->save_for_backward({slots.source, slots.empty});
     return rows_or_zeros(x, slots.place, slots.lost);
   }
@@ -105,20 +110,22 @@ struct regroup_rows_function : ::torch::autograd::Function<regroup_rows_function
         .clone(at::MemoryFormat::Contiguous)
         .view(x.sizes());
   }
-  static at::Tensor forward(::torch::autograd::AutogradContext* saved, at::Tensor const& x, std::int64_t outer,
-                            std::int64_t inner) {
+  static at::Tensor forward(::torch::autograd::AutogradContext* saved, at::Tensor const& x,
+                            std::int64_t outer, std::int64_t inner) {
     saved->saved_data["outer"] = outer;
     saved->saved_data["inner"] = inner;
     return turned(x, outer, inner);
   }
   static ::torch::autograd::variable_list backward(::torch::autograd::AutogradContext* saved,
                                                    ::torch::autograd::variable_list output_gradients) {
-    return {turned(output_gradients[0].contiguous(), saved->saved_data["inner"].toInt(), saved->saved_data["outer"].toInt()),
-            {}, {}};
+    return {turned(output_gradients[0].contiguous(), saved->saved_data["inner"].toInt(),
+                   saved->saved_data["outer"].toInt()),
+            {},
+            {}};
   }
 };
 
-}  // namespace detail
+} // namespace detail
 
 /// Rows `x` [tokens, channels], each taken `copies` times, into slots: [experts * capacity, channels], zeros in empty ones.
 /// The gradient gathers through `place` and sums the copies of a row in their order, with no scattered addition, so that it
@@ -138,6 +145,6 @@ inline at::Tensor regroup_rows(at::Tensor const& x, std::int64_t outer, std::int
   return detail::regroup_rows_function::apply(x, outer, inner);
 }
 
-}  // namespace torch
-}  // namespace v0
-}  // namespace stretto
+} // namespace torch
+} // namespace v0
+} // namespace stretto
