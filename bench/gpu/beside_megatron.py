@@ -63,20 +63,19 @@ def other(command: str, shape: dict, vocab: int, limit: float) -> dict[str, tupl
     return found
 
 
-def ours(program: str, text: str, shape: dict, steps: int, warm_up: int, more: list[str], limit: float) -> dict[str, tuple[list[float], float]]:
-    """Milliseconds of each step and peak GiB of what a step makes, by policy."""
+def ours(program: str, text: str, policy: str, shape: dict, steps: int, warm_up: int, more: list[str], limit: float) -> tuple[list[float], float]:
+    """Milliseconds of each step, and peak GiB of what a step makes."""
     flags = [word for name, value in shape.items() for word in ("--" + name.replace("_", "-"), str(value))]
     with tempfile.TemporaryDirectory() as folder:
-        report = pathlib.Path(folder) / "runs.json"
+        report = pathlib.Path(folder) / "run.json"
         # So small a rate leaves the router where it began: the same routing in all steps.
-        done = subprocess.run([program, "--text", text, "--device", "cuda", "--dtype", "bf16", "--ep", str(RANKS), "--compare", "--steps",
+        done = subprocess.run([program, "--text", text, "--device", "cuda", "--dtype", "bf16", "--ep", str(RANKS), "--policy", policy, "--steps",
                                str(steps + warm_up), "--lr", "1e-12", "--json", str(report), *flags, *more],
                               text=True, capture_output=True, timeout=limit)
         if done.returncode:
             sys.exit(f"train_moe ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
         told = json.loads(report.read_text())
-    runs = told if isinstance(told, list) else told["runs"]
-    return {run["policy"]: ([1e3 * s for s in run["schedule_seconds"][warm_up:]], run["peak_bytes"] / 2**30) for run in runs}
+    return [1e3 * seconds for seconds in told["schedule_seconds"][warm_up:]], told["peak_bytes"] / 2**30
 
 
 def table(name: str, shape: dict, our_ms: dict, our_peak: dict, other_ms: dict, other_peak: dict, other_serial: str) -> tuple[str, dict]:
@@ -101,6 +100,7 @@ def main() -> None:
     arguments.add_argument("--other", required=True, metavar="COMMAND")
     arguments.add_argument("--other-serial", default="off", metavar="NAME")
     arguments.add_argument("--shapes", default=",".join(SHAPES), help="of " + ", ".join(SHAPES) + "; one may be changed: small:layers=2:seq=512")
+    arguments.add_argument("--policies", default="serial,two_stream_1f1b,split_dw", help="of train_moe, each a run of its own")
     arguments.add_argument("--rounds", type=int, default=2, help="turns of each program")
     arguments.add_argument("--steps", type=int, default=8, help="measured steps of train_moe in a round")
     arguments.add_argument("--warm-up", type=int, default=3)
@@ -125,9 +125,10 @@ def main() -> None:
             for way, (ms, gib) in other(given.other, shape, given.vocab, given.limit).items():
                 other_ms.setdefault(way, []).append(ms)
                 other_peak[way] = max(gib, other_peak.get(way, 0.0))
-            for way, (all_ms, gib) in ours(given.train_moe, given.text, shape, given.steps, given.warm_up, shlex.split(given.more), given.limit).items():
-                our_ms.setdefault(way, []).extend(all_ms)
-                our_peak[way] = max(gib, our_peak.get(way, 0.0))
+            for policy in given.policies.split(","):
+                all_ms, gib = ours(given.train_moe, given.text, policy, shape, given.steps, given.warm_up, shlex.split(given.more), given.limit)
+                our_ms.setdefault(policy, []).extend(all_ms)
+                our_peak[policy] = max(gib, our_peak.get(policy, 0.0))
         shown, data = table(name, shape, our_ms, our_peak, other_ms, other_peak, given.other_serial)
         print(shown, flush=True)
         written["shapes"][text] = dict(shape=shape, **data)
