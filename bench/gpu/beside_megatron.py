@@ -7,7 +7,8 @@ stand for the shape. Rank 0 prints a line for each of its ways to run the step, 
 
     step NAME median MS ms ... peak GIB GiB
 
-The way named by --other-serial is the one without overlap. Megatron-Core's `overlap_moe_expert_parallel_comm` on and off are two
+train_moe routes by its router as it is initialised, which is less even than a forced balance; its peak is that of what a step makes,
+without parameters. The way named by --other-serial is the one without overlap. Megatron-Core's `overlap_moe_expert_parallel_comm` on and off are two
 such ways. A vocabulary of 256 makes the heads equal, since train_moe predicts bytes.
 """
 
@@ -70,7 +71,7 @@ def ours(program: str, text: str, policy: str, shape: dict, steps: int, warm_up:
         report = pathlib.Path(folder) / "run.json"
         # So small a rate leaves the router where it began: the same routing in all steps.
         done = subprocess.run([program, "--text", text, "--device", "cuda", "--dtype", "bf16", "--ep", str(RANKS), "--policy", policy, "--steps",
-                               str(steps + warm_up), "--lr", "1e-12", "--json", str(report), *flags, *more],
+                               str(steps + warm_up), "--lr", "1e-12", "--dense", "0", "--shared", "0", "--aux", "0", "--json", str(report), *flags, *more],
                               text=True, capture_output=True, timeout=limit)
         if done.returncode:
             sys.exit(f"train_moe ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
