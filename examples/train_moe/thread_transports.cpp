@@ -40,7 +40,8 @@ private:
 
 class thread_peers : public stage_peers {
 public:
-  explicit thread_peers(stage_peers& hosts) : letters_(hosts), peers_(letters_) {}
+  explicit thread_peers(stage_peers& hosts)
+      : letters_(hosts), peers_(letters_, message_tensors{}, current_stream{}, cuda::hand_on_turn) {}
   void send(stretto::message const& about, at::Tensor const& content) override {
     peers_.send(about, content);
   }
@@ -55,15 +56,16 @@ template <class Exchange> class thread_transport : public rank_transport {
 public:
   explicit thread_transport(transport_parts const& of)
       : rows_(of.links.rows(), of.how == policy::autograd, current_stream{}, exchange_settings(of)),
-        peers_(of.links.peers()) {}
+        peers_(of.links.peers()), ranks_(of.place.ep * of.place.pp) {}
 
   rank_rows& rows() override { return rows_; }
   stage_peers& peers() override { return peers_; }
-  bool shares_capture() const override { return rows_.ranks() > 1; }
+  bool shares_capture() const override { return ranks_ > 1; }
 
 private:
   device_rows<Exchange> rows_;
   thread_peers peers_;
+  int ranks_;
 };
 
 } // namespace
