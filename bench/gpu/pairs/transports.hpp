@@ -54,13 +54,14 @@ public:
       rows_.all_to_all(out, rows.data(), in, rows.data(), peer_bytes);
     };
     // The first call on new memory connects.
-    nccl::side_stream aside;
-    call(aside.get());
-    over_.wait_for(aside.get(), "the first call");
-    return nccl::sm_target(over_.ctas_of(call));
+    call(aside_.get());
+    over_.wait_for(aside_.get(), "the first call");
+    return nccl::sm_target(over_.ctas_of(call, aside_.get()));
   }
 
 private:
+  // First, since NCCL remembers on which stream it was last.
+  nccl::side_stream aside_;
   nccl::session session_;
   nccl::watchdog<host::failure_board> watchdog_;
   nccl::communicator& over_;
