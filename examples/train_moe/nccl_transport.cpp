@@ -5,6 +5,7 @@
 #include <stretto/adapters/host/failure.hpp>
 #include <stretto/adapters/nccl.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <string>
@@ -76,7 +77,7 @@ public:
   stage_peers& peers() override { return peers_; }
   void replays(bool now) override {
     auto& calls = session_.entrance().calls;
-    now ? calls.begin("a captured step") : calls.end();
+    now ? calls.begin("a captured step", calls.deadline()) : calls.end();
   }
 
 private:
@@ -87,7 +88,8 @@ private:
   static constexpr nccl::communicator_options route_options{.most_ctas = 4, .name = "messages"};
 
   static nccl::session_options settings_of(transport_parts const& of) {
-    return {std::chrono::seconds(of.o.deadline), [&board = of.links.board()] { return board.failed(); }};
+    return {std::chrono::seconds(of.o.deadline), [&board = of.links.board()] { return board.failed(); },
+            std::chrono::seconds((std::max)(of.o.deadline, 60))};
   }
   /// As many rows as a microbatch has on average.
   int ctas_of_rows(options const& o) {

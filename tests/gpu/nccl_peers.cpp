@@ -110,7 +110,7 @@ void check_all(std::vector<test::outcome> const& found) {
   for (auto const& each : found) {
     CHECK(each.ended);
     CHECK(each.status == 0);
-    CHECK(each.said.empty());
+    CHECK(each.said == "");
   }
 }
 

@@ -123,17 +123,18 @@ TEST_CASE("texts of all ranks are gathered, whatever their lengths", "[nccl]") {
 }
 
 TEST_CASE("a gate lets nobody in once it is closed, and says why", "[nccl]") {
-  nccl::gate gate(std::chrono::seconds(1));
-  { nccl::gate::pass const inside(gate, "a call"); }
+  nccl::gate gate(std::chrono::seconds(1), std::chrono::seconds(1));
+  { nccl::gate::pass const inside(gate, "a call", std::chrono::milliseconds(20)); }
   CHECK(gate.close("rank 2 has died"));
   CHECK_FALSE(gate.close("another reason"));
-  CHECK_THROWS_WITH(nccl::gate::pass(gate, "a call"), "NCCL was given up: rank 2 has died");
+  CHECK_THROWS_WITH(nccl::gate::pass(gate, "a call", std::chrono::seconds(1)),
+                    "NCCL was given up: rank 2 has died");
 }
 
 TEST_CASE("who stays inside of NCCL beyond the deadline is found, with the op", "[nccl]") {
-  nccl::gate gate(std::chrono::milliseconds(20));
+  nccl::gate gate(std::chrono::milliseconds(20), std::chrono::seconds(1));
   detail::place_scope const here({3, 5});
-  nccl::gate::pass const inside(gate, "a call");
+  nccl::gate::pass const inside(gate, "a call", std::chrono::milliseconds(20));
   CHECK_FALSE(gate.calls.overdue());
   std::this_thread::sleep_for(std::chrono::milliseconds(40));
   auto const late = gate.calls.overdue();

@@ -52,8 +52,12 @@ public:
   /// `calls(handle)` makes calls of NCCL on `stream`, which become one group and are watched under the name `what`. Throws
   /// `error` if NCCL refuses them or was given up.
   template <class Calls> void group(char const* what, cudaStream_t stream, Calls const& calls) {
+    group(what, stream, calls, gate_.calls.deadline());
+  }
+  template <class Calls>
+  void group(char const* what, cudaStream_t stream, Calls const& calls, std::chrono::milliseconds allowed) {
     {
-      gate::pass const inside(gate_, what);
+      gate::pass const inside(gate_, what, allowed);
       check(ncclGroupStart(), "ncclGroupStart");
       try {
         calls(handle_);
@@ -63,7 +67,7 @@ public:
       }
       check(ncclGroupEnd(), what);
     }
-    gate_.calls.note(what, stream);
+    gate_.calls.note(what, stream, allowed);
   }
 
   /// Connects every pair of ranks, or only rank 0 to rank 1. Collective. NCCL does it in the first call otherwise, which must not
@@ -75,7 +79,7 @@ public:
     void* memory = nullptr;
     check(cudaMalloc(&memory, 2 * all * bytes), "cudaMalloc");
     auto* const out = static_cast<char*>(memory);
-    group("the first call", stream.get(), [&](ncclComm_t comm) {
+    auto const calls = [&](ncclComm_t comm) {
       for (int step = 1; step < ranks_; ++step) {
         int const to = (rank_ + step) % ranks_, from = (rank_ - step + ranks_) % ranks_;
         auto const place = static_cast<std::size_t>(from);
@@ -87,14 +91,19 @@ public:
           check(ncclRecv(out + (all + place) * bytes, bytes, ncclUint8, from, comm, stream.get()),
                 "ncclRecv");
       }
-    });
-    wait_for(stream.get(), "the first call");
+    };
+    auto const allowed = gate_.calls.joining();
+    group("the first call", stream.get(), calls, allowed);
+    wait_for(stream.get(), "the first call", allowed);
     check(cudaFree(memory), "cudaFree");
   }
 
   /// Returns when the stream is idle; throws when the deadline passes, NCCL reports an error or the ranks have given up.
   void wait_for(cudaStream_t stream, char const* what) const {
-    auto const end = clock::now() + gate_.calls.deadline();
+    wait_for(stream, what, gate_.calls.deadline());
+  }
+  void wait_for(cudaStream_t stream, char const* what, std::chrono::milliseconds allowed) const {
+    auto const end = clock::now() + allowed;
     for (;;) {
       auto const state = cudaStreamQuery(stream);
       if (state == cudaSuccess) return;
@@ -107,8 +116,8 @@ public:
       check(ncclCommGetAsyncError(handle_, &found), "ncclCommGetAsyncError");
       check(found, what);
       if (clock::now() > end)
-        throw error(std::string(what) + " did not end within " +
-                        std::to_string(gate_.calls.deadline().count() / 1000) + " s: a rank is silent",
+        throw error(std::string(what) + " did not end within " + std::to_string(allowed.count() / 1000) +
+                        " s: a rank is silent",
                     ncclRemoteError);
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }

@@ -15,14 +15,15 @@ namespace nccl {
 /// Lets the issuing thread of a rank into NCCL until its communicators are given up, which another thread may do.
 class gate {
 public:
-  explicit gate(std::chrono::milliseconds deadline) : calls(deadline) {}
+  gate(std::chrono::milliseconds deadline, std::chrono::milliseconds joining) : calls(deadline, joining) {}
 
   /// For as long as it lives nobody frees a communicator. Throws `error` where they were given up.
   class pass {
   public:
-    pass(gate& through, char const* what) : of_(through), lock_(through.mutex_) {
+    pass(gate& through, char const* what, std::chrono::milliseconds allowed)
+        : of_(through), lock_(through.mutex_) {
       of_.require_open();
-      of_.calls.begin(what);
+      of_.calls.begin(what, allowed);
     }
     pass(pass const&) = delete;
     pass& operator=(pass const&) = delete;

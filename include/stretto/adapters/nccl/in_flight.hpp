@@ -19,14 +19,17 @@ using clock = std::chrono::steady_clock;
 struct issued_call {
   char const* what = "";
   stretto::detail::op_place where{};
-  clock::time_point when{};
+  std::chrono::milliseconds allowed{};
+  clock::time_point late{}; ///< it should have ended by then
 };
 
 /// What a rank has given to NCCL: one thread issues, another may look whether it ends in time. Looking costs nothing on the
 /// GPU, and touches CUDA only where something is older than the deadline.
 class in_flight {
 public:
-  explicit in_flight(std::chrono::milliseconds deadline) : deadline_(deadline) {}
+  /// `deadline` is that of a call, `joining` what it takes at most to make and to connect a communicator.
+  in_flight(std::chrono::milliseconds deadline, std::chrono::milliseconds joining)
+      : deadline_(deadline), joining_(joining) {}
   in_flight(in_flight const&) = delete;
   in_flight& operator=(in_flight const&) = delete;
   ~in_flight() {
@@ -35,11 +38,12 @@ public:
   }
 
   std::chrono::milliseconds deadline() const noexcept { return deadline_; }
+  std::chrono::milliseconds joining() const noexcept { return joining_; }
 
   /// Between these two the issuing thread is inside of NCCL, which may wait for other ranks there.
-  void begin(char const* what) {
+  void begin(char const* what, std::chrono::milliseconds allowed) {
     std::lock_guard const lock(mutex_);
-    inside_ = issued_call{what, stretto::detail::place_in_progress(), clock::now()};
+    inside_ = issued_call{what, stretto::detail::place_in_progress(), allowed, clock::now() + allowed};
   }
   void end() {
     std::lock_guard const lock(mutex_);
@@ -47,7 +51,8 @@ public:
   }
 
   /// Everything on `stream` so far. What is being captured does not run; note the launch of its graph.
-  void note(char const* what, cudaStream_t stream) {
+  void note(char const* what, cudaStream_t stream) { note(what, stream, deadline_); }
+  void note(char const* what, cudaStream_t stream, std::chrono::milliseconds allowed) {
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     check(cudaStreamIsCapturing(stream, &capture), "cudaStreamIsCapturing");
     if (capture != cudaStreamCaptureStatusNone) return;
@@ -61,17 +66,17 @@ public:
       check(cudaEventCreateWithFlags(&to.done, cudaEventDisableTiming), "cudaEventCreateWithFlags");
     check(cudaEventRecord(to.done, stream), "cudaEventRecord");
     lock.lock();
-    to.call = {what, stretto::detail::place_in_progress(), clock::now()};
+    to.call = {what, stretto::detail::place_in_progress(), allowed, clock::now() + allowed};
     ++count_;
   }
 
-  /// The oldest call that has not ended although the deadline has passed since it was issued. For one thread that never
+  /// The oldest call that has not ended although its time is over. For one thread that never
   /// captures.
   std::optional<issued_call> overdue() {
     std::lock_guard const lock(mutex_);
-    auto const limit = clock::now() - deadline_;
-    if (inside_ && inside_->when < limit) return inside_;
-    while (count_ > 0 && calls_[first_].call.when < limit)
+    auto const now = clock::now();
+    if (inside_ && inside_->late < now) return inside_;
+    while (count_ > 0 && calls_[first_].call.late < now)
       if (!forget_done()) return calls_[first_].call;
     return std::nullopt;
   }
@@ -101,7 +106,7 @@ private:
     return true;
   }
 
-  std::chrono::milliseconds const deadline_;
+  std::chrono::milliseconds const deadline_, joining_;
   std::mutex mutex_;
   std::optional<issued_call> inside_;
   std::array<watched, 64> calls_{};

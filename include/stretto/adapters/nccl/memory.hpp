@@ -16,7 +16,7 @@ class registered_memory {
 public:
   registered_memory(communicator& with, std::size_t bytes) : of_(&with), bytes_(bytes) {
     if (bytes == 0) return;
-    gate::pass const inside(with.entrance(), "ncclCommRegister");
+    gate::pass const inside(with.entrance(), "ncclCommRegister", with.entrance().calls.joining());
     check(ncclMemAlloc(&data_, bytes), "ncclMemAlloc");
     if (auto const result = ncclCommRegister(with.handle(), data_, bytes, &handle_); result != ncclSuccess) {
       static_cast<void>(ncclMemFree(data_));

@@ -20,10 +20,12 @@ inline namespace v0 {
 namespace nccl {
 
 struct session_options {
-  /// How long the ranks wait for each other, and how long a call may take from when it is issued.
+  /// How long a call may take from when it is issued.
   std::chrono::milliseconds deadline{30000};
   /// Whether the ranks have failed otherwise; asked while one waits for others.
   std::function<bool()> given_up{};
+  /// How long ranks wait for each other to be joined and connected, which lasts where a GPU is shared.
+  std::chrono::milliseconds joining{120000};
 };
 
 /// One rank's part in NCCL: all of its communicators, which are made together and given up together. It belongs to the device
@@ -36,7 +38,7 @@ public:
   /// join them as they are: see `problem_among`.
   template <host_exchange Host>
   explicit session(Host& ranks, session_options options = {})
-      : options_(std::move(options)), gate_(options_.deadline), rank_(ranks.rank()) {
+      : options_(std::move(options)), gate_(options_.deadline, options_.joining), rank_(ranks.rank()) {
     check(cudaGetDevice(&device_), "cudaGetDevice");
     gather_ = [ranks](std::string const& mine) mutable { return gather_texts(ranks, mine); };
     std::vector<rank_settings> all;
@@ -80,7 +82,7 @@ public:
     // Not on the stack: a thread of NCCL writes there, maybe after this call has been given up.
     auto& made = made_.emplace_back(nullptr);
     {
-      gate::pass const inside(gate_, "ncclCommSplit");
+      gate::pass const inside(gate_, "ncclCommSplit", options_.joining);
       check(ncclCommSplit(root_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &made, &config),
             "ncclCommSplit");
       wait_until_ready("ncclCommSplit");
@@ -146,7 +148,7 @@ private:
   }
 
   void wait_until_ready(char const* what) {
-    auto const end = clock::now() + options_.deadline;
+    auto const end = clock::now() + options_.joining;
     for (;;) {
       auto const state = state_of(root_);
       if (state == ncclSuccess) return;
@@ -156,7 +158,7 @@ private:
         throw error(std::string(what) + ": the ranks have given up", ncclRemoteError);
       if (clock::now() > end)
         throw error(std::string(what) + ": a rank did not come within " +
-                        std::to_string(options_.deadline.count() / 1000) + " s",
+                        std::to_string(options_.joining.count() / 1000) + " s",
                     ncclRemoteError);
       std::this_thread::sleep_for(std::chrono::microseconds(500));
     }

@@ -64,8 +64,8 @@ private:
       return true;
     }
     if (auto const late = calls.overdue()) {
-      end(late, "it did not end within " + std::to_string(calls.deadline().count() / 1000) +
-                    " s: a rank is silent");
+      end(late,
+          "it did not end within " + std::to_string(late->allowed.count() / 1000) + " s: a rank is silent");
       return true;
     }
     return false;
