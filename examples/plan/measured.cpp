@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <tuple>
 #include <utility>
@@ -117,12 +118,21 @@ void require_serial(recorded_step const& trace, recorded_step const& costs) {
           fmt::format("--costs: '{}' ran with --{} {}, and ops that run beside others say little "
                       "about their costs; trace --policy serial --pp 1",
                       costs.path, key, costs.text(key)));
-  for (char const* const key : {"ep", "batch", "seq", "layers", "dense", "hidden", "heads", "ffn", "experts",
-                                "top_k", "shared", "device", "dtype", "link_gbps", "link_us"})
-    if (trace.text(key) != costs.text(key))
+  std::set<std::string> keys;
+  for (auto const* const run : {&trace, &costs})
+    for (auto const& [key, value] : run->about) keys.insert(key);
+  // What may differ; all else changes the work of an op.
+  for (char const* const key : {"note", "policy", "pipeline", "chunks", "pp", "microbatches"})
+    keys.erase(key);
+  auto const said = [](recorded_step const& run, std::string const& key) {
+    auto const found = run.about.find(key);
+    return found == run.about.end() ? "0" : found->second;
+  };
+  for (std::string const& key : keys)
+    if (said(trace, key) != said(costs, key))
       throw usage_error(
           fmt::format("--costs: '{}' ran with {} {} and '{}' with {}; trace both with the same model",
-                      costs.path, key, costs.text(key), trace.path, trace.text(key)));
+                      costs.path, shown(key), said(costs, key), trace.path, said(trace, key)));
 }
 
 phase_replay replay_of(stretto::plan const& plan, recorded_step const& trace, op_costs const& costs) {

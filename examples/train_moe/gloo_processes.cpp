@@ -1,5 +1,6 @@
 #include "agreement.hpp"
 #include "processes.hpp"
+#include "pulse.hpp"
 #include "rank_links.hpp"
 #include "run_plan.hpp"
 
@@ -20,6 +21,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -94,22 +96,32 @@ void check_address(sc::environment const& here) {
 }
 
 input_error no_answer(sc::environment const& here, std::chrono::milliseconds deadline) {
-  return input_error("rank 0 does not answer at " + here.address + ":" + std::to_string(here.port) +
-                     " within " + seconds_of(deadline) +
-                     "; start it, or correct MASTER_ADDR and MASTER_PORT");
+  return input_error(
+      (here.store_is_served ? "no store of a launcher answers at " : "rank 0 does not answer at ") +
+      here.address + ":" + std::to_string(here.port) + " within " + seconds_of(deadline) +
+      (here.store_is_served ? "; unset TORCHELASTIC_USE_AGENT_STORE where nobody serves one"
+                            : "; start it, or correct MASTER_ADDR and MASTER_PORT"));
 }
 
 store_handle open_store(sc::environment const& here, std::chrono::milliseconds deadline) {
   c10d::TCPStoreOptions settings;
   settings.port = static_cast<std::uint16_t>(here.port);
-  settings.isServer = here.rank == 0;
+  settings.isServer = here.rank == 0 && !here.store_is_served;
   settings.numWorkers = static_cast<std::size_t>(here.world_size);
   settings.waitWorkers = false;
   settings.timeout = deadline;
   try {
-    return c10::make_intrusive<c10d::TCPStore>(here.address, settings);
-  } catch (std::exception const&) {
-    if (here.rank == 0)
+    auto store = c10::make_intrusive<c10d::TCPStore>(here.address, settings);
+    if (!here.store_is_served) return store;
+    return c10::make_intrusive<c10d::PrefixStore>("/worker/attempt_" + std::to_string(here.attempt),
+                                                  std::move(store));
+  } catch (std::exception const& problem) {
+    bool const listens = std::string_view(problem.what()).find("failed to listen") == std::string_view::npos;
+    if (settings.isServer && listens)
+      throw input_error("rank 0 listens at port " + std::to_string(here.port) +
+                        " and cannot reach itself at MASTER_ADDR '" + here.address.substr(0, 60) +
+                        "'; give a name or address of its own machine");
+    if (settings.isServer)
       throw input_error("rank 0 cannot listen at MASTER_PORT " + std::to_string(here.port) +
                         ", which is in use or not allowed; choose another port");
     throw no_answer(here, deadline);
@@ -140,7 +152,7 @@ void agree(store_handle const& store, sc::environment const& here, options const
     }
     all.push_back(text_of(store->get(key)));
   }
-  // The store lives in rank 0, which stays until all have read.
+  // Where the store lives in rank 0, that stays until all have read.
   meet(store, "read", here.world_size, deadline);
   if (auto const problem = difference_of(all); !problem.empty()) throw input_error(problem);
 }
@@ -155,6 +167,8 @@ public:
 };
 
 class process_links : public rank_links {
+  using group = sc::communicator::group;
+
 public:
   process_links(store_handle const& store, rank_place const& place, std::string const& address,
                 options const& o, std::function<void(std::string const&, bool)> on_failure)
@@ -162,11 +176,16 @@ public:
         board_([](void* self) { static_cast<process_links*>(self)->give_up(); }, this),
         groups_(store, address == "127.0.0.1" || address == "localhost" ? address : std::string(),
                 deadline_of(o)),
-        all_(make("all", place.rank, place.ep * place.pp)),
+        all_(make("all", place.rank, place.ep * place.pp, &all_group_)),
         rows_(make("rows/" + std::to_string(place.pipeline_rank()), place.expert_rank(), place.ep)),
         replicas_(make("replicas/" + std::to_string(place.pipeline_rank()), place.expert_rank(), place.ep)),
         peers_(place.pipeline_rank(), in_flight_) {
     add_routes(place, o);
+    // Both may rightly wait for as long as others work; rows are exchanged by ranks that stand at the same op.
+    constexpr auto long_enough = std::chrono::hours(24 * 30);
+    in_flight_.set_patience(long_enough);
+    if (all_group_) all_group_->setTimeout(long_enough);
+    watch(store, place.rank, deadline_of(o));
   }
 
   rank_communicator all() override { return all_; }
@@ -177,6 +196,21 @@ public:
   bool shares_process() const override { return false; }
 
 private:
+  void watch(store_handle const& store, int rank, std::chrono::milliseconds deadline) {
+    keep_pulse({.deadline = deadline,
+                .progress = [this] { return board_.progress() + in_flight_.finished(); },
+                .tell = [store](bool went_on) { return store->add("progress", went_on ? 1 : 0); },
+                .on_silence =
+                    [this, rank, deadline] {
+                      if (!in_flight_.waits() || board_.failed()) return;
+                      auto const silence = "nothing has gone on in any rank for " + seconds_of(deadline);
+                      in_flight_.give_up(silence);
+                      // Collective calls do not end by that, and what waits for them knows no op.
+                      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+                      board_.report({rank, false, {}, silence, {}});
+                    }});
+  }
+
   /// Once an op has failed: messages in flight end, and collective calls have a moment to.
   void give_up() {
     in_flight_.give_up();
@@ -187,9 +221,11 @@ private:
     }).detach();
   }
 
-  sc::communicator make(std::string const& name, int rank, int size) {
+  sc::communicator make(std::string const& name, int rank, int size, group* also = nullptr) {
     if (size == 1) return {};
-    return {groups_.make(name, rank, size), in_flight_};
+    auto const made = groups_.make(name, rank, size);
+    if (also) *also = made;
+    return {made, in_flight_};
   }
 
   /// A group for each way of messages that touches this rank, in one order on all ranks.
@@ -213,6 +249,7 @@ private:
   sc::waiting in_flight_;
   stretto::host::failure_board board_;
   sc::gloo_groups groups_;
+  group all_group_;
   sc::communicator all_, rows_, replicas_;
   process_peers peers_;
 };

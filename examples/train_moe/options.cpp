@@ -203,7 +203,7 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   flags.add("--link-gbps", "X", "", "Model a link of this bandwidth between expert ranks");
   flags.add("--link-us", "X", "", "Model a link of this latency between expert ranks");
   flags.add("--deadline", "SECONDS", number(o.deadline),
-            "How long a rank waits for another before it gives up");
+            "How long a rank waits for others, while no rank goes on, before it gives up");
   flags.add("--json", "FILE", "", "Write the results here");
   flags.add("--trace", "FILE", "", "Write a Chrome trace of the last step here, for ui.perfetto.dev");
 

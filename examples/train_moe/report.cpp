@@ -87,6 +87,7 @@ std::vector<std::pair<std::string, std::string>> about_trace(options const& o, r
           {"experts", number(m.experts)},
           {"top_k", number(m.top_k)},
           {"shared", number(m.shared)},
+          {"capacity", number(o.capacity)},
           {"device", m.device == device_kind::cuda ? "cuda" : "cpu"},
           {"dtype", type_name(m.type)},
           {"link_gbps", number(o.link_gbps)},
@@ -237,7 +238,8 @@ std::string comparison_table(std::span<run_result const> runs) {
                     fmt::format("{:.4f}", run.held_out_loss), same ? "yes" : "no",
                     fmt::format("{:.1f} ms", 1e3 * median_step(run)),
                     fmt::format("{:.3f}", median_step(run) / median_step(*serial)),
-                    std::isnan(run.exposed_seconds) ? "-" : fmt::format("{:.1f} ms", 1e3 * exposed_step(run)), mebibytes(run.peak_bytes)});
+                    std::isnan(run.exposed_seconds) ? "-" : fmt::format("{:.1f} ms", 1e3 * exposed_step(run)),
+                    mebibytes(run.peak_bytes)});
   }
   return aligned(rows);
 }
@@ -245,7 +247,8 @@ std::string comparison_table(std::span<run_result const> runs) {
 void print_comparison(options const& o, std::span<run_result const> runs) {
   fmt::print("\n{}\n", comparison_table(runs));
   if (o.graph)
-    fmt::print("From the second step on every step was one captured graph, whose ops have no times of their own.\n");
+    fmt::print(
+        "From the second step on every step was one captured graph, whose ops have no times of their own.\n");
   fmt::print("gradients as serial: bit-identical in the last step, and so were the losses of all steps.\n"
              "step: median, with update. exposed comm: communication busy and compute idle, of a step; {}.\n"
              "peak activations: what a step allocates at its peak, all {} ranks together.\n"

@@ -8,7 +8,8 @@ import subprocess
 LAUNCH = pathlib.Path(__file__).resolve().parents[2] / "examples" / "launch.sh"
 TINY = ["--layers", "5", "--dense", "1", "--hidden", "16", "--heads", "2", "--ffn", "8", "--experts", "4", "--seq", "12",
         "--batch", "2"]
-VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")
+VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
+             "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RESTART_COUNT")
 
 
 def free_port() -> int:

@@ -116,6 +116,26 @@ TEST_CASE("c10d::peers keeps the laws of messages", "[c10d]") {
   for (bool const each : shaped) CHECK(each);
 }
 
+TEST_CASE("more dimensions than a message has room for are refused at both ends", "[c10d]") {
+  auto const thrown = run_ranks(2, [&](int rank, sc::gloo_groups const& groups, sc::waiting& in_flight) {
+    auto const group = groups.make("one way", rank, 2);
+    sc::peers peers(rank, in_flight);
+    peers.add({0, 1, false}, group);
+    if (rank == 1) {
+      peers.receive({false, 9, 1, 0, 0});
+      return;
+    }
+    // What another program may send: a header that says so. Of any parts, the first of a route has tag 1.
+    std::vector<at::Tensor> header{at::zeros({12}, at::kLong)};
+    auto* const fields = header[0].mutable_data_ptr<std::int64_t>();
+    fields[1] = 1, fields[3] = 9;
+    group->send(header, 1, 1)->wait();
+    peers.send({false, 9, 1, 0, 1}, at::ones({1, 1, 1, 1, 1, 1, 1, 1, 1}));
+  });
+  for (auto const& each : thrown)
+    CHECK_THAT(each, ContainsSubstring("a tensor of 9 dimensions, and the most are 8"));
+}
+
 TEST_CASE("a rank that does not come ends the calls of the others at the deadline", "[c10d]") {
   auto const thrown = run_ranks(
       2,

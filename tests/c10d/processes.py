@@ -1,6 +1,7 @@
-"""processes.py TRAIN_MOE: ranks that are processes give the bits of ranks that are threads; what cannot work is refused by each
-rank concerned with one line and exit code 2, and nothing is written."""
+"""processes.py TRAIN_MOE: ranks that are processes give the bits of ranks that are threads, under a launcher that serves the store
+too; what cannot work is refused by each rank concerned with one line and exit code 2, and nothing is written."""
 
+import itertools
 import json
 import os
 import pathlib
@@ -12,21 +13,50 @@ import time
 
 from launching import LAUNCH, TINY, environment, free_port, start, write_text
 
-COMMON = ["--steps", "2", "--microbatches", "6", "--deadline", "60"]
-GRIDS = [
-    ("2", ["--ep", "2"]),
-    ("4", ["--ep", "2", "--pp", "2", "--pipeline", "dual_pipe_v", "--capacity", "2"]),
-    ("3", ["--ep", "1", "--pp", "3", "--pipeline", "zero_bubble_v", "--policy", "serial", "--dtype", "bf16"]),
-    ("4", ["--ep", "1", "--pp", "4", "--pipeline", "interleaved_ep", "--policy", "two_stream_1f1b"]),
-    ("2", ["--ep", "1", "--pp", "2", "--pipeline", "interleaved", "--chunks", "3", "--policy", "autograd"]),
-    ("1", ["--ep", "1", "--pipeline", "gpipe"]),
-]
+COMMON = ["--steps", "2", "--deadline", "60"]
+SIZES = TINY[TINY.index("--hidden"):]
+# What a way to run is made of. Microbatches from the fewest to 12; layers fewer than stages, as many, more.
+FACTORS = {
+    "--pipeline": ["serial", "gpipe", "one_f_one_b", "one_f_one_b_ep", "interleaved", "interleaved_ep", "zero_bubble_h1",
+                   "zero_bubble_v", "dual_pipe_v"],
+    "--policy": ["serial", "two_stream_1f1b", "split_dw", "autograd"], "--pp": [1, 2, 3, 4], "--ep": [1, 2],
+    "--microbatches": [1, 3, 7, 12], "--dtype": ["f32", "bf16"], "--layers": [1, 4, 7], "--chunks": [None, 1, 2, 3],
+    "--capacity": [None, 2],
+}
+
+
+def is_legal(way: dict) -> bool:
+    pipeline, splits = way["--pipeline"], way["--pipeline"] in ("zero_bubble_h1", "zero_bubble_v", "dual_pipe_v")
+    return ((way["--chunks"] is not None) == pipeline.startswith("interleaved")
+            and not (splits and way["--policy"] == "autograd")
+            and (pipeline != "dual_pipe_v" or way["--microbatches"] >= 2 * way["--pp"] - 1))
+
+
+def pairwise() -> list[dict]:
+    """Greedy: each next way has the most pairs of choices that are new."""
+    ways = [way for values in itertools.product(*FACTORS.values()) if is_legal(way := dict(zip(FACTORS, values)))]
+    pairs = [frozenset(itertools.combinations(way.items(), 2)) for way in ways]
+    left = frozenset().union(*pairs)
+    chosen = []
+    while left:
+        pairs = [each & left for each in pairs]
+        best = max(range(len(ways)), key=lambda at: len(pairs[at]))
+        chosen.append(ways[best])
+        left -= pairs[best]
+    return chosen
 
 
 def check_bits(program: str, text: str, folder: pathlib.Path) -> None:
     file = folder / "run.json"
-    for count, grid in GRIDS:
-        flags = ["--text", text, *TINY, *COMMON, *grid, "--json", str(file)]
+    ways = pairwise()
+    # One of each pipeline, where there is time for no more.
+    sample = {way["--pipeline"]: way for way in reversed(ways) if way["--pp"] > 1}
+    chosen = ways if "STRETTO_EVERY_SIZE" in os.environ else list(sample.values())
+    print(f"{len(chosen)} of {len(ways)} ways to run that let any two choices meet")
+    for way in chosen:
+        count = str(way["--ep"] * way["--pp"])
+        grid = [str(word) for name, value in way.items() if value is not None for word in (name, value)]
+        flags = ["--text", text, *SIZES, "--dense", str(min(1, way["--layers"] - 1)), *COMMON, *grid, "--json", str(file)]
         answer = subprocess.run([program, *flags], env=environment(), capture_output=True, text=True, timeout=120)
         assert answer.returncode == 0 and answer.stderr == "", answer
         threads = json.loads(file.read_text())
@@ -49,9 +79,63 @@ def check_bits(program: str, text: str, folder: pathlib.Path) -> None:
     file.unlink()
     answer = subprocess.run(["sh", str(LAUNCH), "2", "--", program, "--text", text, *TINY, *COMMON, "--ep", "2", "--capacity", "0.3",
                              "--json", str(file)], env=environment(), capture_output=True, text=True, timeout=120)
-    said = set(answer.stderr.splitlines())
+    said = {line.partition(" failed: ")[2] for line in answer.stderr.splitlines() if line.startswith("train_moe: ")}
     assert answer.returncode == 1 and len(said) == 1 and "found no slot" in said.pop(), answer
     assert not file.exists()
+
+
+def check_served_store(program: str, text: str, folder: pathlib.Path) -> None:
+    """As under torchrun, whose agent serves the store: all ranks connect to it, and start anew in the same one."""
+    port, file = free_port(), folder / "served.json"
+    # Rank 0 of a launch whose rank 1 never comes serves a store for as long as it waits.
+    agent = start(program, ["--text", text, *TINY, "--ep", "1", "--pp", "2", "--deadline", "200"], RANK=0, WORLD_SIZE=2,
+                  MASTER_PORT=port, TORCHELASTIC_RUN_ID="agent")
+    try:
+        flags = ["--text", text, *TINY, "--ep", "1", "--pp", "2", "--steps", "1", "--deadline", "60", "--json", str(file)]
+        digests = []
+        for attempt in (0, 0, 1):
+            given = {"WORLD_SIZE": 2, "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "served", "TORCHELASTIC_USE_AGENT_STORE": "True",
+                     "TORCHELASTIC_RESTART_COUNT": attempt}
+            ranks = [start(program, flags, RANK=rank, **given) for rank in range(2)]
+            if len(digests) == 1 and attempt == 0:
+                # The same attempt once more is not one of the launcher's.
+                ends(ranks, ["another launch has rank 0", "another launch has rank 1"])
+                continue
+            for each in ranks:
+                out, err = each.communicate(timeout=120)
+                assert each.returncode == 0 and err == "", (out, err)
+            digests.append(json.loads(file.read_text())["grad_digest"])
+        assert len(digests) == 2 and digests[0] == digests[1], digests
+        assert agent.poll() is None
+        ends([start(program, flags, RANK=0, TORCHELASTIC_RESTART_COUNT="x", **{key: value for key, value in given.items()
+                                                                             if key != "TORCHELASTIC_RESTART_COUNT"})],
+             ["TORCHELASTIC_RESTART_COUNT must be a whole number"])
+    finally:
+        agent.kill()
+        agent.communicate()
+    nobody = free_port()
+    ends([start(program, ["--text", text, *TINY, "--ep", "1", "--pp", "2", "--deadline", "2"], RANK=0, WORLD_SIZE=2, MASTER_PORT=nobody,
+                TORCHELASTIC_USE_AGENT_STORE="True")], [f"no store of a launcher answers at 127.0.0.1:{nobody} within 2 s"])
+
+
+def check_launch(program: str, text: str) -> None:
+    """A rank that refuses at once ends the launch, which else would wait for it."""
+    flags = ["--text", text, *TINY, "--ep", "1", "--pp", "2", "--deadline", "200"]
+    script = '[ "$RANK" = 0 ] || exec "$@" --layers x; exec "$@"'
+    answer = subprocess.run(["sh", str(LAUNCH), "2", "--", "sh", "-c", script, "sh", program, *flags], env=environment(),
+                            capture_output=True, text=True, timeout=60)
+    lines = answer.stderr.splitlines()
+    assert answer.returncode == 2 and answer.stdout == "" and len(lines) == 2, answer
+    assert lines[0].startswith("train_moe: ") and lines[1] == "launch.sh: rank 1 ended with exit code 2; ending the others", answer
+
+
+def check_patience(program: str, text: str) -> None:
+    """A rank may wait longer than the deadline for others that work."""
+    flags = ["--text", text, "--ep", "1", "--pp", "3", "--pipeline", "serial", "--layers", "12", "--microbatches", "1", "--batch", "128",
+             "--hidden", "64", "--ffn", "64", "--seq", "64", "--steps", "1", "--deadline", "1"]
+    answer = subprocess.run(["sh", str(LAUNCH), "3", "--", program, *flags], env=environment(), capture_output=True, text=True,
+                            timeout=200)
+    assert answer.returncode == 0 and answer.stderr == "", answer
 
 
 def ends(running: list[subprocess.Popen], words: list[str], seconds: float = 60) -> None:
@@ -84,6 +168,9 @@ def check_refusals(program: str, text: str, folder: pathlib.Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         ends([one(RANK=0, WORLD_SIZE=2, MASTER_PORT=port)], [f"cannot listen at MASTER_PORT {port}"])
+    # An address that belongs to nobody (RFC 5737).
+    ends([start(program, ["--text", text, *TINY, "--ep", "1", "--pp", "2", "--deadline", "2"], RANK=0, WORLD_SIZE=2,
+                MASTER_ADDR="192.0.2.1", MASTER_PORT=free_port())], ["cannot reach itself at MASTER_ADDR '192.0.2.1'"])
     port = free_port()
     ends([start(program, ["--text", text, *TINY, "--ep", "1", "--pp", "2", "--deadline", "2"], RANK=1, WORLD_SIZE=2,
                 MASTER_PORT=port)], [f"rank 0 does not answer at 127.0.0.1:{port} within 2 s"])
@@ -157,11 +244,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         check_refusals(program, write_text(pathlib.Path(place)), pathlib.Path(place))
     with tempfile.TemporaryDirectory() as place:
+        check_served_store(program, write_text(pathlib.Path(place)), pathlib.Path(place))
+        check_launch(program, write_text(pathlib.Path(place)))
+        check_patience(program, write_text(pathlib.Path(place)))
         check_bits(program, write_text(pathlib.Path(place)), pathlib.Path(place))
         if "STRETTO_EVERY_SIZE" in os.environ:
             check_growth(program, write_text(pathlib.Path(place)), pathlib.Path(place))
-    usage = subprocess.run(["sh", str(LAUNCH), "x", "--", program], capture_output=True, text=True)
-    assert usage.returncode == 2 and usage.stderr.startswith("usage: ")
 
 
 if __name__ == "__main__":

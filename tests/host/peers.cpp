@@ -94,6 +94,33 @@ TEST_CASE("a message that does not come is named with its rank", "[peers]") {
       "rank 0 did not send within 0.10 s what rank 1 waits for: receive of stage 2's gradient, microbatch 7");
 }
 
+TEST_CASE("a deadline counts from when the last op of the group has ended", "[peers][group]") {
+  host::group group(2, {.deadline = std::chrono::milliseconds(1000)});
+  host::mailbox<tensor> mailbox(group);
+  int got = 0;
+  auto const begin = host::now_us();
+  group.run([&](int rank) {
+    host::peers<tensor> peers(mailbox, rank);
+    auto all = group.communicator(rank);
+    if (rank == 1) {
+      got = *peers.receive(activation(0, 0, 0));
+      all.barrier();
+      return;
+    }
+    host::lanes lanes({.rank = rank, .board = &group.board()});
+    auto const work = [&] {
+      for (int i = 0; i < 15; ++i) lanes.run(lane::compute, label(mlp), [] { sleep_ms(100); });
+      lanes.drain();
+    };
+    work();
+    peers.send(activation(0, 0, 1), std::make_shared<int const>(7));
+    work();
+    all.barrier();
+  });
+  CHECK(got == 7);
+  CHECK(host::now_us() - begin > 2.9e6);
+}
+
 TEST_CASE("a failed rank ends the receives of the others, and what it left is forgotten by reset",
           "[peers]") {
   host::group group(2);

@@ -8,6 +8,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <memory>
+#include <stdexcept>
 
 using namespace stretto;
 using Catch::Matchers::ContainsSubstring;
@@ -60,7 +61,10 @@ public:
       executors_.push_back(
           std::make_unique<made>(unproved{}, S{}, backend(tensors_, lanes_[at], peers_), nets_[at]->layers,
                                  sizes{.microbatches = microbatches, .ranks = ranks, .rank = rank}));
-      steps_.push_back([this, at] { (*executors_[at])(); });
+      steps_.push_back([this, at, rank] {
+        if (rank == leaves_) throw std::runtime_error("left");
+        (*executors_[at])();
+      });
     }
   }
 
@@ -88,6 +92,9 @@ public:
     nets_[static_cast<std::size_t>(rank)]->burns.microbatch = microbatch;
   }
 
+  /// A rank throws before it has issued anything; -1: none.
+  void leave(int rank) { leaves_ = rank; }
+
   sim::world world;
 
 private:
@@ -96,7 +103,7 @@ private:
     std::size_t of_rank, of_all;
   };
   std::vector<std::string> stages_;
-  int microbatches_, last_ = 0;
+  int microbatches_, last_ = 0, leaves_ = -1;
   sim::peers::mail mail_;
   sim::tensors tensors_;
   sim::peers peers_;
@@ -202,6 +209,15 @@ TEST_CASE("an op that throws ends the step, and the next one is right", "[sim]")
   run.burn(1, 1);
   CHECK_THROWS_AS(run(), toy::blown);
   run.burn(1, -1);
+  CHECK(run() == expected);
+  // A rank that leaves when others have issued, and an order that cannot be told.
+  run.leave(1);
+  CHECK_THROWS_AS(run(), std::runtime_error);
+  run.leave(-1);
+  CHECK(run() == expected);
+  run.world.run_in([](sim::graph const&) -> sim::numbered<int> { throw std::runtime_error("no order"); });
+  CHECK_THROWS_AS(run(), std::runtime_error);
+  run.world.run_in({});
   CHECK(run() == expected);
 }
 

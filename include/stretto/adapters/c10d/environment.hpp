@@ -5,6 +5,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 namespace stretto {
@@ -18,6 +19,10 @@ struct environment {
   std::string address = "127.0.0.1";
   int port = 29500;
   std::string launch; ///< tells launches apart that meet on one port by mistake; may be empty
+  /// The launcher serves the store at address and port: rank 0 connects as all others do, and does not listen.
+  bool store_is_served = false;
+  int attempt =
+      0; ///< how often the launcher has started anew: in a store that it serves each time has keys of its own
 };
 
 namespace detail {
@@ -36,8 +41,9 @@ inline int number_in(char const* name, int least, int most) {
 
 } // namespace detail
 
-/// Reads RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and TORCHELASTIC_RUN_ID; nothing where neither RANK nor WORLD_SIZE is
-/// set. Throws `std::invalid_argument`, one sentence, if they do not go together.
+/// Reads RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and torchrun's TORCHELASTIC_RUN_ID, _USE_AGENT_STORE and _RESTART_COUNT;
+/// nothing where neither RANK nor WORLD_SIZE is set. Throws `std::invalid_argument`, one sentence, if they do not go together.
+/// Source of the last two: torch/distributed/rendezvous.py, `_create_c10d_store`.
 inline std::optional<environment> read_environment() {
   char const* const rank = std::getenv("RANK");
   char const* const size = std::getenv("WORLD_SIZE");
@@ -57,6 +63,10 @@ inline std::optional<environment> read_environment() {
     found.address = address;
   if (std::getenv("MASTER_PORT") != nullptr) found.port = detail::number_in("MASTER_PORT", 1, 65535);
   if (char const* const launch = std::getenv("TORCHELASTIC_RUN_ID")) found.launch = launch;
+  char const* const served = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
+  found.store_is_served = served != nullptr && std::string_view(served) == "True";
+  if (found.store_is_served && std::getenv("TORCHELASTIC_RESTART_COUNT") != nullptr)
+    found.attempt = detail::number_in("TORCHELASTIC_RESTART_COUNT", 0, 1 << 30);
   return found;
 }
 

@@ -57,7 +57,9 @@ public:
       // Storage of its own: the sender's may be written again before this has left.
       body = content.detach().clone(at::MemoryFormat::Contiguous);
       if (body.dim() > most_dimensions)
-        throw std::invalid_argument(name + ": a tensor of more than 8 dimensions");
+        throw std::invalid_argument(name + ": a tensor of " + std::to_string(body.dim()) +
+                                    " dimensions, and the most are " + std::to_string(most_dimensions) +
+                                    "; send it in another shape");
       first[1] = 1, first[2] = static_cast<std::int64_t>(body.scalar_type()), first[3] = body.dim();
       for (int d = 0; d < body.dim(); ++d) first[4 + d] = body.size(d);
     }
@@ -100,12 +102,17 @@ private:
     auto const name = "message from rank " + std::to_string(peer) + " of the pipeline";
     auto const receive_part = [&](at::Tensor const& part) {
       std::vector<at::Tensor> one{part};
-      waiting_(start([&] { return from.along->recv(one, 0, from.next_tag()); }, name), name);
+      waiting_(start([&] { return from.along->recv(one, 0, from.next_tag()); }, name), name,
+               waiting_.patience());
     };
     auto const head = at::empty({fields}, at::kLong);
     receive_part(head);
     auto const* const first = head.const_data_ptr<std::int64_t>();
     if (first[1] == 0) return {first[0], at::Tensor()};
+    if (first[3] < 0 || first[3] > most_dimensions)
+      throw process_error(name + ": a tensor of " + std::to_string(first[3]) +
+                          " dimensions, and the most are " + std::to_string(most_dimensions) +
+                          "; give all ranks one program");
     auto content = at::empty(at::IntArrayRef(first + 4, static_cast<std::size_t>(first[3])),
                              static_cast<at::ScalarType>(first[2]));
     if (content.numel() != 0) receive_part(content);

@@ -51,7 +51,7 @@ private:
       lock.unlock();
       std::string problem;
       try {
-        waiting_(work, name);
+        waiting_(work, name, waiting_.patience());
       } catch (std::exception const& error) {
         problem = error.what();
       }

@@ -4,6 +4,7 @@
 #include <stretto/adapters/host/failure.hpp>
 #include <stretto/adapters/host/link_model.hpp>
 #include <stretto/adapters/host/participant.hpp>
+#include <stretto/adapters/host/patience.hpp>
 
 #include <condition_variable>
 #include <cstddef>
@@ -85,13 +86,13 @@ public:
       arrived_ = 0;
       ++calls_;
       start_ = clock::now();
+      board_.note_progress();
       all_here_.notify_all();
       return;
     }
     std::uint64_t const call = calls_;
-    bool const ended = all_here_.wait_until(lock, clock::now() + deadline_, [&] {
-      return calls_ != call || !broken_.empty() || board_.failed();
-    });
+    bool const ended = wait_patiently(all_here_, lock, board_, deadline_,
+                                      [&] { return calls_ != call || !broken_.empty() || board_.failed(); });
     if (calls_ != call) return;
     --arrived_;
     my.present = false;

@@ -3,6 +3,7 @@
 #include <stretto/adapter.hpp>
 
 #include <atomic>
+#include <cstdint>
 #include <exception>
 #include <mutex>
 #include <stdexcept>
@@ -61,7 +62,7 @@ public:
   int rank;
 };
 
-/// Where the ranks of a group tell one another that a step has failed. The first report wins, later ones are mostly its
+/// Where the ranks of a group tell one another that a step goes on, or has failed. The first report wins, later ones are mostly its
 /// consequences. All members may be called from any thread.
 class failure_board {
 public:
@@ -91,6 +92,10 @@ public:
     return first_;
   }
 
+  /// An op or a call has ended. Who waits for another rank looks at `progress`, which is different then.
+  void note_progress() noexcept { progress_.fetch_add(1, std::memory_order_relaxed); }
+  std::uint64_t progress() const noexcept { return progress_.load(std::memory_order_relaxed); }
+
   /// Forgets the failure. Nobody may be at work on a step.
   void clear() {
     std::lock_guard const lock(mutex_);
@@ -110,6 +115,7 @@ public:
 private:
   mutable std::mutex mutex_;
   std::atomic<bool> failed_{false};
+  std::atomic<std::uint64_t> progress_{0};
   failure first_;
   void (*wake_)(void*) = nullptr;
   void* context_ = nullptr;

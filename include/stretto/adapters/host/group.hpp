@@ -19,7 +19,8 @@ inline namespace v0 {
 namespace host {
 
 struct group_options {
-  /// How long a collective call waits for a rank that does not come.
+  /// How long a collective call or a receive waits for a rank that does not come, counted from when an op or a call of the
+  /// group last ended.
   std::chrono::milliseconds deadline{30000};
   link_model link{};
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stretto/adapters/host/group.hpp>
+#include <stretto/adapters/host/patience.hpp>
 
 #include <algorithm>
 #include <concepts>
@@ -46,11 +47,12 @@ public:
       std::lock_guard const lock(to.mutex);
       to.letters.push_back({from, about, std::move(copy)});
     }
+    board_.note_progress();
     to.arrived.notify_all();
   }
 
-  /// The oldest message of that name. Blocks until it is there; throws `communicator_error` when the group fails or the
-  /// deadline passes.
+  /// The oldest message of that name. Blocks until it is there; throws `communicator_error` when the group fails or nothing
+  /// in it has gone on until the deadline.
   Tensor take(int to, message const& about) {
     box& mine = boxes_.at(static_cast<std::size_t>(to));
     std::unique_lock lock(mine.mutex);
@@ -61,13 +63,13 @@ public:
       });
       return found != mine.letters.end();
     };
-    bool const in_time = mine.arrived.wait_until(lock, clock::now() + deadline_,
-                                                 [&] { return board_.failed() || has_come(); });
+    bool const in_time =
+        wait_patiently(mine.arrived, lock, board_, deadline_, [&] { return board_.failed() || has_come(); });
     if (board_.failed()) give_up(host::describe(label_of(about, lane::receive_lower)), board_);
     if (!in_time)
       throw communicator_error("rank " + std::to_string(about.peer) + " did not send within " +
-                                   seconds(deadline_) + " what rank " + std::to_string(to) + " waits for: " +
-                                   host::describe(label_of(about, lane::receive_lower)),
+                                   seconds(deadline_) + " what rank " + std::to_string(to) +
+                                   " waits for: " + host::describe(label_of(about, lane::receive_lower)),
                                about.peer);
     Tensor content = std::move(found->content);
     mine.letters.erase(found);

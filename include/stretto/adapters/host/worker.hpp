@@ -153,6 +153,7 @@ private:
       what.original = std::current_exception();
     }
     if (recorded) spans_.push_back({it.label, rank_, start, now_us()});
+    board_.note_progress();
     // After the handler, so that this thread no longer holds the exception when the host may rethrow it.
     if (what.original) board_.report(std::move(what));
   }

@@ -41,7 +41,8 @@ public:
   /// The order of the steps to come; without one, as issued.
   void run_in(order_of chosen) { order_ = std::move(chosen); }
 
-  /// Runs one step of all ranks: each callable issues one rank's and drains its lanes.
+  /// Runs one step of all ranks: each callable issues one rank's and drains its lanes. Left by an exception, whoever threw it,
+  /// the world is ready for another step.
   void step(std::vector<std::function<void()>> const& of_ranks) {
     waiting_ = &of_ranks, next_ = 1;
     try {
@@ -49,6 +50,7 @@ public:
       waiting_ = nullptr;
     } catch (...) {
       waiting_ = nullptr;
+      forget();
       throw;
     }
   }
@@ -142,15 +144,20 @@ private:
     trouble const what = std::exchange(found_, trouble::none);
     std::string const words =
         what == trouble::none ? "" : name_of(what) + (": " + words_of(runs ? culprit_ : stuck));
-    ++turn_;
-    tasks_.clear(), sent_.clear(), received_.clear();
-    graph_ = graph(ranks_ * lane_count);
+    forget();
     if (thrown) std::rethrow_exception(thrown);
     if (what != trouble::none) throw failure(what, words);
   }
+  /// What was issued, whether or not it ran.
+  void forget() {
+    ++turn_;
+    tasks_.clear(), sent_.clear(), received_.clear();
+    graph_ = graph(ranks_ * lane_count);
+    found_ = trouble::none, culprit_ = -1;
+  }
   void run_in_order(std::exception_ptr& thrown) {
-    world* const before = std::exchange(current(), this);
     numbered<int> const order = order_ ? order_(graph_) : graph_.in_order();
+    world* const before = std::exchange(current(), this);
     for (int leader : order)
       // A message is there before it is taken.
       for (int const sends : {1, 0})
