@@ -112,7 +112,7 @@ TEST_CASE("slots hardly change the losses, however many are empty", "[torch]") {
   auto o = small();
   corpus const text(file.path(), o.model.sequence);
   auto const without = run(o, policy::split_dw, text);
-  o.capacity = GENERATE(2, 1.9);
+  o.capacity = GENERATE(2.0, 1.9);
   CHECK(slots_of(o) == (o.capacity == 2 ? 24 : 23));
   auto const with = run(o, policy::split_dw, text);
   for (std::size_t i = 0; i < with.losses.size(); ++i) CHECK(std::abs(with.losses[i] - without.losses[i]) <= 1e-5);
