@@ -246,7 +246,7 @@ TEST_CASE("runs in several threads capture and replay their steps on one GPU at 
 TEST_CASE("choices without a slot end a run whose steps are replayed, with the sentence of ordinary ones", "[gpu]") {
   text_file const file;
   auto o = small();
-  o.ep = GENERATE(1, 2);
+  o.ep = 1;
   o.steps = 12;
   corpus const text(file.path(), o.model.sequence);
   // As many slots as last for three steps, but not for all.
@@ -267,9 +267,7 @@ TEST_CASE("choices without a slot end a run whose steps are replayed, with the s
   --o.model.seed;
   REQUIRE_THAT(ordinary, Catch::Matchers::ContainsSubstring("found no slot"));
   o.graph = true;
-  // Which of the ranks says it first is a matter of chance.
-  CHECK_THROWS_WITH(run(o, policy::split_dw, text),
-                    Catch::Matchers::ContainsSubstring(ordinary.substr(ordinary.find("step "))));
+  CHECK_THROWS_WITH(run(o, policy::split_dw, text), ordinary);
 }
 
 TEST_CASE("a GPU learns what a CPU learns", "[gpu]") {
