@@ -125,10 +125,12 @@ def main() -> None:
         for _ in range(given.rounds):
             for way, (ms, gib) in other(given.other, shape, given.vocab, given.limit).items():
                 other_ms.setdefault(way, []).append(ms)
+                print(f"{text}: the other, {way}: {ms:.1f} ms", file=sys.stderr, flush=True)
                 other_peak[way] = max(gib, other_peak.get(way, 0.0))
             for policy in given.policies.split(","):
                 all_ms, gib = ours(given.train_moe, given.text, policy, shape, given.steps, given.warm_up, shlex.split(given.more), given.limit)
                 our_ms.setdefault(policy, []).extend(all_ms)
+                print(f"{text}: train_moe, {policy}: {statistics.median(all_ms):.1f} ms", file=sys.stderr, flush=True)
                 our_peak[policy] = max(gib, our_peak.get(policy, 0.0))
         shown, data = table(name, shape, our_ms, our_peak, other_ms, other_peak, given.other_serial)
         print(shown, flush=True)
