@@ -380,9 +380,6 @@ cudaError_t cudaMemcpyAsync(void* to, void const* from, std::size_t bytes, cudaM
     std::memcpy(to, from, bytes);
   });
 }
-cudaError_t cudaMemcpyPeerAsync(void* to, int, void const* from, int, std::size_t bytes, cudaStream_t on) {
-  return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, on);
-}
 cudaError_t cudaMemcpy(void* to, void const* from, std::size_t bytes, cudaMemcpyKind) {
   std::memcpy(to, from, bytes);
   return cudaSuccess;

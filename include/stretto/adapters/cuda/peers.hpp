@@ -5,6 +5,7 @@
 #include <stretto/adapters/cuda/exchange_options.hpp>
 #include <stretto/adapters/cuda/follow.hpp>
 #include <stretto/adapters/cuda/handles.hpp>
+#include <stretto/adapters/cuda/reach.hpp>
 
 #include <array>
 #include <atomic>
@@ -16,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -139,8 +141,9 @@ public:
       for (auto const& each : sent) {
         // Either we see that it is taken, or the taker sees that we have left.
         each->is_left = true;
-        if (each->is_taken) each->taken.synchronize();
+        if (each->is_taken) static_cast<void>(cudaEventSynchronize(each->taken.get()));
       }
+    static_cast<void>(cudaGetLastError());
   }
 
   void send(message const& about, tensor const& content) {
@@ -174,9 +177,13 @@ public:
     if (came->is_empty) return finish(*came, tensor{}, here);
     tensor made = land(came->head, here);
     came->sent.wait(here);
-    if (came->data)
-      check(cudaMemcpyPeerAsync(tensors_.data(made), gpu_, came->data, came->gpu, came->head.bytes, here),
-            "cudaMemcpyPeerAsync");
+    if (came->data) {
+      // Without access the copy takes a longer way.
+      if (!is_capturing(here) && reached_.insert(came->gpu).second)
+        static_cast<void>(detail::reach_gpu(gpu_, came->gpu));
+      check(cudaMemcpyAsync(tensors_.data(made), came->data, came->head.bytes, cudaMemcpyDefault, here),
+            "cudaMemcpyAsync");
+    }
     return finish(*came, std::move(made), here);
   }
 
@@ -229,6 +236,7 @@ private:
   Tensors tensors_;
   Current current_;
   int gpu_ = 0;
+  std::set<int> reached_;
   std::function<void(bool)> waits_;
   std::map<int, std::deque<letter<tensor>>> sent_;
   std::deque<letter<tensor>> captured_;

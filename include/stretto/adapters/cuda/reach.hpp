@@ -13,6 +13,20 @@ inline namespace v0 {
 namespace cuda {
 namespace detail {
 
+/// Lets the current GPU `here` reach the memory of GPU `there`. False: it cannot.
+inline bool reach_gpu(int here, int there) {
+  int can = here == there;
+  if (can) return true;
+  check(cudaDeviceCanAccessPeer(&can, here, there), "cudaDeviceCanAccessPeer");
+  if (!can) return false;
+  auto const result = cudaDeviceEnablePeerAccess(there, 0);
+  if (result == cudaErrorPeerAccessAlreadyEnabled)
+    static_cast<void>(cudaGetLastError());
+  else
+    check(result, "cudaDeviceEnablePeerAccess");
+  return true;
+}
+
 /// Collective over `ranks`, threads of one process: lets the current GPU of each reach the memory of the others' GPUs.
 /// Returns, the same on every rank, which GPU cannot reach which.
 template <row_exchange Ranks> std::optional<std::string> reach_the_gpus_of(Ranks& ranks) {
@@ -28,20 +42,8 @@ template <row_exchange Ranks> std::optional<std::string> reach_the_gpus_of(Ranks
   check(cudaGetDevice(&here), "cudaGetDevice");
   auto const gpus = tell_all(here);
   int unreached = -1;
-  for (int const there : gpus) {
-    if (there == here) continue;
-    int can = 0;
-    check(cudaDeviceCanAccessPeer(&can, here, there), "cudaDeviceCanAccessPeer");
-    if (!can) {
-      unreached = there;
-      continue;
-    }
-    auto const result = cudaDeviceEnablePeerAccess(there, 0);
-    if (result == cudaErrorPeerAccessAlreadyEnabled)
-      static_cast<void>(cudaGetLastError());
-    else
-      check(result, "cudaDeviceEnablePeerAccess");
-  }
+  for (int const there : gpus)
+    if (!reach_gpu(here, there)) unreached = there;
   auto const found = tell_all(unreached);
   for (std::size_t rank = 0; rank < size; ++rank)
     if (found[rank] >= 0)
