@@ -58,7 +58,7 @@ class relay {
 public:
   static constexpr std::size_t size = 64, hops = 12;
 
-  relay() {
+  explicit relay(cuda::lane_options const& options = {}) : lanes_(options) {
     for (std::size_t i = 0; i <= hops; ++i) buffers_.emplace_back(bytes(size));
   }
   void operator()() {
@@ -174,6 +174,18 @@ TEST_CASE("an op that waits for the GPU cannot be captured and is named", "[gpu]
   waits = false;
   graph.capture(issue);
   CHECK(replays_do_as_steps_do(step, graph, 3));
+}
+
+TEST_CASE("lanes that time ops and wait for each of them do neither in a capture", "[gpu]") {
+  relay step({.spans = 2 * relay::hops, .check_each_op = true});
+  cuda::step_graph<> graph;
+  graph.warm(step);
+  step.lanes().clear_timeline();
+  graph.capture(step);
+  CHECK(replays_do_as_steps_do(step, graph, 3));
+  CHECK(step.lanes().timeline().empty());
+  step();
+  CHECK(step.lanes().timeline().size() == relay::hops);
 }
 
 TEST_CASE("an op that throws ends the capture and not more", "[gpu]") {
