@@ -17,7 +17,7 @@ template <class S> block_facts const& facts_of_op(op const& o) {
 }
 
 /// "F.mlp (Experts of MoeLayer) of layer 3, microbatch 2, on comm".
-template <class S> std::string describe(op const& o, int phase = -1) {
+template <class S> STRETTO_COLD std::string describe(op const& o, int phase = -1) {
   if (o.is_message())
     return std::string("the message of microbatch ") + std::to_string(o.microbatch) + " on lane " + name_of(o.on);
   block_facts const& f = facts_of_op<S>(o);
@@ -28,7 +28,7 @@ template <class S> std::string describe(op const& o, int phase = -1) {
 }
 
 /// The cell in which a diagnosis found an op, as the user calls it.
-template <class S> std::string describe_cell(op const& o, int cell) {
+template <class S> STRETTO_COLD std::string describe_cell(op const& o, int cell) {
   chain_facts const& chain = chain_of<typename S::model>::value;
   if (cells::is_chain_value(cell)) return to_string(chain.name[cell]);
   if (cells::is_chain_gradient(cell)) return "the gradient of " + to_string(chain.name[cell - cells::first_chain_gradient]);
@@ -42,7 +42,7 @@ template <class S> std::string describe_cell(op const& o, int cell) {
   return "the gradient of " + to_string(root >= 0 ? f.root_name[root] : f.input_name[f.leaf_input[leaf]]);
 }
 
-template <class S> std::string explain(diagnosis const& d, flat_table const& table) {
+template <class S> STRETTO_COLD std::string explain(diagnosis const& d, flat_table const& table) {
   std::string where;
   if (d.at >= 0) {
     op const& at = table.ops[static_cast<unsigned>(d.at)];

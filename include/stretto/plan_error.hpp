@@ -33,7 +33,7 @@ constexpr char const* name_of(plan_pass pass) {
 }
 
 /// The two numbers of a size fault in words, or nothing.
-inline std::string numbers_of(plan_diagnosis const& wrong) {
+STRETTO_COLD inline std::string numbers_of(plan_diagnosis const& wrong) {
   if (wrong.found < 0 && wrong.wanted < 0) return {};
   std::string const found = std::to_string(wrong.found), wanted = std::to_string(wrong.wanted);
   switch (wrong.what) {
@@ -55,7 +55,7 @@ inline std::string numbers_of(plan_diagnosis const& wrong) {
 } // namespace detail
 
 /// One sentence: what is wrong, where, and how to mend it.
-inline std::string sentence(plan_facts const& facts, plan_diagnosis const& wrong) {
+STRETTO_COLD inline std::string sentence(plan_facts const& facts, plan_diagnosis const& wrong) {
   if (!wrong) return {};
   std::string place;
   if (wrong.rank >= 0) place += " at rank " + std::to_string(wrong.rank);
