@@ -49,6 +49,9 @@ struct device_numbers {
   void* data(tensor const& t) const { return t->data(); }
   void describe(tensor const& t, nccl::message_head& head) const { head.bytes = t->size(); }
   tensor make(nccl::message_head const& head) const { return std::make_shared<lane_bytes>(head.bytes, on); }
+  tensor lend(tensor const& base, std::function<void()> gone) const {
+    return {base.get(), [base, gone = std::move(gone)](lane_bytes*) { gone(); }};
+  }
 };
 using heads = test::shared_mail<nccl::message_head>;
 using messages = nccl::peers<device_numbers, heads, lane_stream>;

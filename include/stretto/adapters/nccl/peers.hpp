@@ -2,6 +2,7 @@
 
 #include <stretto/adapter.hpp>
 #include <stretto/adapters/nccl/communicator.hpp>
+#include <stretto/adapters/nccl/landings.hpp>
 
 #include <algorithm>
 #include <array>
@@ -9,7 +10,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -39,12 +42,19 @@ struct message_head {
   std::int64_t dimensions = 0;
   std::array<std::int64_t, 8> sizes{};
   std::size_t bytes = 0;
+
+  /// Whether their tensors have type and sizes in common.
+  bool is_like(message_head const& other) const {
+    return type == other.type && dimensions == other.dimensions && sizes == other.sizes &&
+           bytes == other.bytes;
+  }
 };
 
 /// What messages need to know of a tensor library.
 /// - `contiguous(t)`: the elements of `t` in order, in memory of the device; `data(t)` is where they lie.
 /// - `describe(t, head)`: fills type, dimensions, sizes and bytes. Throws if they do not fit.
 /// - `make(head)`: a tensor of that description, whose memory belongs to the current stream.
+/// - `lend(base, gone)`: a tensor over the storage of `base`; calls `gone` when nobody holds that storage any more but `base`.
 template <class Library>
 concept message_tensors = requires(Library const& of, typename Library::tensor const& sent,
                                    message_head& head, message_head const& known) {
@@ -53,6 +63,7 @@ concept message_tensors = requires(Library const& of, typename Library::tensor c
   { of.data(sent) } -> std::same_as<void*>;
   of.describe(sent, head);
   { of.make(known) } -> std::same_as<typename Library::tensor>;
+  { of.lend(sent, std::function<void()>()) } -> std::same_as<typename Library::tensor>;
 };
 
 /// Messages between pipeline ranks by NCCL: a `peer_adapter` for tensors in device memory. `Heads` is a `peer_adapter` over
@@ -107,6 +118,7 @@ public:
     check(cudaMallocFromPoolAsync(&copy, head.bytes, pool_, here), "cudaMallocFromPoolAsync");
     check(cudaMemcpyAsync(copy, tensors_.data(sent), head.bytes, cudaMemcpyDeviceToDevice, here),
           "cudaMemcpyAsync");
+    if (about.gradient) to.keep(sent, here);
     to.ordered.order(here, to.stream.get());
     to.over.group("send", to.stream.get(), [&](ncclComm_t comm) {
       check(ncclSend(copy, head.bytes, ncclUint8, 1, comm, to.stream.get()), "ncclSend");
@@ -140,7 +152,19 @@ private:
       return {about.gradient, 0, number, 0, about.peer};
     }
 
+    /// A gradient is dropped right behind its send, and its memory belongs to another lane: it stays until it is copied.
+    void keep(tensor const& sent, cudaStream_t here) {
+      while (!kept.empty() && kept.front().copied->is_over()) kept.pop_front();
+      kept.push_back({sent, std::make_unique<mark>()});
+      kept.back().copied->record(here);
+    }
+    struct kept_tensor {
+      tensor sent;
+      std::unique_ptr<mark> copied;
+    };
+
     communicator& over;
+    std::deque<kept_tensor> kept{};
     side_stream stream{};
     mark ordered{};
     int number = 0;
@@ -154,13 +178,27 @@ private:
 
   tensor fetch(way& from, message_head const& head) {
     if (!head.is_there) return {};
-    tensor content = tensors_.make(head);
+    if (head.bytes == 0) return tensors_.make(head);
     cudaStream_t const here = current_.current();
-    if (head.bytes > 0)
-      from.over.group("receive", here, [&](ncclComm_t comm) {
-        check(ncclRecv(tensors_.data(content), head.bytes, ncclUint8, 0, comm, here), "ncclRecv");
-      });
+    tensor const content = land(head, here);
+    from.over.group("receive", here, [&](ncclComm_t comm) {
+      check(ncclRecv(tensors_.data(content), head.bytes, ncclUint8, 0, comm, here), "ncclRecv");
+    });
     return content;
+  }
+
+  tensor land(message_head const& head, cudaStream_t here) {
+    auto place = landings_->take(head);
+    if (place) {
+      place->left.wait(here);
+    } else {
+      place = std::make_shared<typename landings<tensor, message_head>::place>();
+      place->base = tensors_.make(head);
+      place->head = head;
+    }
+    return tensors_.lend(place->base, [to = landings_, place, current = current_] {
+      to->give_back(place, current.current());
+    });
   }
 
   way& way_of(route const& along) {
@@ -176,6 +214,8 @@ private:
   Tensors tensors_;
   Current current_;
   cudaMemPool_t pool_ = nullptr;
+  std::shared_ptr<landings<tensor, message_head>> landings_ =
+      std::make_shared<landings<tensor, message_head>>();
   std::map<route, way> ways_;
 };
 

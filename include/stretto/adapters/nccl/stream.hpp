@@ -41,10 +41,22 @@ public:
   mark& operator=(mark const&) = delete;
   ~mark() { static_cast<void>(cudaEventDestroy(handle_)); }
 
+  void record(cudaStream_t on) const { check(cudaEventRecord(handle_, on), "cudaEventRecord"); }
+  void wait(cudaStream_t on) const { check(cudaStreamWaitEvent(on, handle_, 0), "cudaStreamWaitEvent"); }
+  /// Whether what was issued before the last record is over.
+  bool is_over() const {
+    auto const found = cudaEventQuery(handle_);
+    if (found == cudaErrorNotReady) {
+      static_cast<void>(cudaGetLastError());
+      return false;
+    }
+    check(found, "cudaEventQuery");
+    return true;
+  }
   /// What is issued on `later` from now on runs behind what was issued on `earlier`.
   void order(cudaStream_t earlier, cudaStream_t later) const {
-    check(cudaEventRecord(handle_, earlier), "cudaEventRecord");
-    check(cudaStreamWaitEvent(later, handle_, 0), "cudaStreamWaitEvent");
+    record(earlier);
+    wait(later);
   }
 
 private:
