@@ -171,6 +171,7 @@ TEST_CASE("the laws of expert communicators see those that break them", "[laws]"
 
 namespace {
 
+/// One step on two ranks. Unproved, so that a communicator meets what no proof would let pass.
 template <class S, class Comm> std::vector<std::uint32_t> step(std::string const& picture, int microbatches) {
   using Network = own_tensors::network<Comm>;
   std::vector<std::uint32_t> bits;
@@ -184,7 +185,7 @@ template <class S, class Comm> std::vector<std::uint32_t> step(std::string const
     Network net(picture, shape, arrays, comm, microbatches);
     net.next_batches(0);
     host::lanes lanes({.rank = rank, .board = &group.board()});
-    executor run(S{}, backend{arrays, lanes}, net.layers, sizes{.microbatches = microbatches});
+    executor run(unproved{}, S{}, backend{arrays, lanes}, net.layers, sizes{.microbatches = microbatches});
     run();
     if (rank == 0) bits = net.bits();
   });
@@ -200,8 +201,10 @@ TEST_CASE("a communicator that owns its stream serves a schedule, up to its one 
   auto const expected = step<Schedule<own_tensors::Model<arrays_comm<>>, Serial>, arrays_comm<>>("EMDH", 3);
   CHECK(step<Schedule<OwnModel, Serial>, Own>("EMDH", 3) == expected);
   CHECK(step<Schedule<OwnModel, Serial, SplitDW>, Own>("EMDH", 3) == expected);
-  // Two microbatches in flight are two handles.
+  // Two microbatches in flight are two handles: the proof refuses that, and so does the communicator.
   using Two = Schedule<OwnModel, TwoStream1F1B>;
+  STATIC_REQUIRE(stretto::detail::fault_in<Two>::value.d.what == fault::too_many_in_flight);
+  STATIC_REQUIRE(proof<Schedule<OwnModel, Serial>>::holds);
   CHECK_THROWS_WITH((step<Two, Own>("EMDH", 3)),
                     ContainsSubstring("F.dispatch of layer 1, microbatch 1") &&
                         ContainsSubstring("the handle of another dispatch still lives"));
