@@ -28,7 +28,8 @@ inline diagnosis check_releases(op const* ops, int count, int groups, int layers
   // By row: the first release behind it, and for each release the next one behind the same row.
   std::vector<int> first(static_cast<unsigned>(count), -1), next(releases.size(), -1);
   for (unsigned k = static_cast<unsigned>(releases.size()); k-- > 0;)
-    if (int const row = releases[k].row; row < count) next[k] = std::exchange(first[static_cast<unsigned>(row < 0 ? 0 : row)], static_cast<int>(k));
+    if (int const row = releases[k].row < 0 ? 0 : releases[k].row; row < count)
+      next[k] = std::exchange(first[static_cast<unsigned>(row)], static_cast<int>(k));
   for (int i = 0; i < count; ++i) {
     op o = ops[i];
     write(o.group, o.touches.writes, i, false);

@@ -71,9 +71,9 @@ template <phase_kind Kind> struct Phase {
 /// Where the autograd graph of a block is cut. The phases between two cuts are one node: the unit that is scheduled.
 struct Detach {};
 
-/// The phases of one node, in a block, whose forward runs once more at the beginning of their backward: from the first forward on only
-/// what they read from outside is kept, and not what they save, write or put into `io.saved()`. Their forward must give the
-/// same bits twice, also where it draws random numbers; one that communicates does so twice.
+/// The phases of one node, in a block, whose forward runs once more at the beginning of their backward: from the first forward
+/// on only what they read from outside is kept, and not what they save, write or put into `io.saved()`. Their forward must
+/// give the same bits twice, also where it draws random numbers; one that communicates does so twice.
 template <class... Phases> struct Recompute {};
 
 constexpr char const* name_of(phase_kind kind) {

@@ -72,7 +72,8 @@ struct phase_cells<phase_list<Ph...>> : metadata_cells<typename Ph::writes>..., 
 /// The state of one layer of block type `K` of `Model` for one microbatch in flight: one flat struct, made once.
 template <class Model, int K, class Tensors>
 struct slot : boundary<typename Tensors::tensor>,
-              detail::recomputed_roots<typename Tensors::tensor, dataflow_of<typename Model::template block<K>>::value.any_recomputes(),
+              detail::recomputed_roots<typename Tensors::tensor,
+                                       dataflow_of<typename Model::template block<K>>::value.any_recomputes(),
                                        dataflow_of<typename Model::template block<K>>::value.roots>,
               detail::phase_cells<typename Model::template block<K>::phases> {
   using tensor = typename Tensors::tensor;
