@@ -78,10 +78,6 @@ public:
       throw input_error(
           "--comm peer has no way for messages between stages that are processes; say --comm nccl, or "
           "unset RANK and WORLD_SIZE");
-    if (kind_ == transport_kind::nccl && o.graph && o.pp > 1)
-      throw input_error("--graph with --pp " + std::to_string(o.pp) +
-                        " takes ranks that are threads, whose messages can be captured; say --comm peer or --comm "
-                        "staged, or leave out --graph");
     if (kind_ == transport_kind::nccl && !has_nccl())
       throw input_error("--comm nccl: this build has no NCCL; build where nccl.h and libnccl are");
     if (kind_ == transport_kind::nccl && !place && ranks > count)

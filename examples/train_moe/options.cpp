@@ -277,6 +277,8 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
     throw input_error(fmt::format(
         "--graph needs a fixed number of rows for every expert; say --capacity {:.2f}, which always suffices, or less",
         1.0 * m.experts / m.top_k));
+  if (o.graph && o.pp > 1)
+    throw input_error(fmt::format("--graph replays the step of one pipeline rank; leave out --pp {}, or --graph", o.pp));
   if (o.graph && flags.given("--trace"))
     throw input_error("--graph has no times of single ops, which --trace shows; leave out one of them");
   if (o.comm_ctas > 0 && o.transport != transport_kind::nccl)

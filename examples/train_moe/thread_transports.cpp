@@ -56,16 +56,15 @@ template <class Exchange> class thread_transport : public rank_transport {
 public:
   explicit thread_transport(transport_parts const& of)
       : rows_(of.links.rows(), of.how == policy::autograd, current_stream{}, exchange_settings(of)),
-        peers_(of.links.peers()), ranks_(of.place.ep * of.place.pp) {}
+        peers_(of.links.peers()) {}
 
   rank_rows& rows() override { return rows_; }
   stage_peers& peers() override { return peers_; }
-  bool shares_capture() const override { return ranks_ > 1; }
+  bool shares_capture() const override { return rows_.ranks() > 1; }
 
 private:
   device_rows<Exchange> rows_;
   thread_peers peers_;
-  int ranks_;
 };
 
 } // namespace

@@ -31,27 +31,6 @@ TEST_CASE("every transport between threads and every policy give the same bits",
     }
 }
 
-TEST_CASE("a captured step of several stages gives the bits of ordinary ones of one", "[gpu]") {
-  text_file const file;
-  auto o = small();
-  o.steps = 4;
-  o.microbatches = 4;
-  o.model.layers = 5;
-  o.capacity = 2;
-  o.ep = GENERATE(1, 2);
-  corpus const text(file.path(), o.model.sequence);
-  auto const ordinary = run(o, policy::serial, text);
-  o.pp = 2;
-  o.graph = true;
-  o.transport = GENERATE(transport_kind::staged, transport_kind::peer);
-  for (auto const& way :
-       {way_to_run{"one_f_one_b", policy::autograd}, way_to_run{"dual_pipe_v", policy::split_dw}}) {
-    o.pipeline = way.pipeline;
-    CAPTURE(o.ep, o.pipeline, o.transport == transport_kind::peer);
-    CHECK(same(run(o, way.how, text), ordinary));
-  }
-}
-
 TEST_CASE("stages of a pipeline that are threads give the bits of one stage", "[gpu]") {
   text_file const file;
   auto o = small();
