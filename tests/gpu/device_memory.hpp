@@ -13,7 +13,8 @@ class device_bytes {
 public:
   explicit device_bytes(std::size_t bytes) : bytes_(bytes) {
     // Never small, so that other processes may find it.
-    if (bytes > 0) stretto::cuda::check(cudaMalloc(&data_, (std::max)(bytes, std::size_t{2} << 20)), "cudaMalloc");
+    if (bytes > 0)
+      stretto::cuda::check(cudaMalloc(&data_, (std::max)(bytes, std::size_t{2} << 20)), "cudaMalloc");
   }
   explicit device_bytes(std::vector<unsigned char> const& from) : device_bytes(from.size()) {
     if (bytes_ == 0) return;
@@ -21,7 +22,9 @@ public:
     // Only then it is there for other streams.
     stretto::cuda::check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
   }
-  device_bytes(device_bytes&& other) noexcept : data_(other.data_), bytes_(other.bytes_) { other.data_ = nullptr; }
+  device_bytes(device_bytes&& other) noexcept : data_(other.data_), bytes_(other.bytes_) {
+    other.data_ = nullptr;
+  }
   device_bytes& operator=(device_bytes&&) = delete;
   ~device_bytes() { static_cast<void>(cudaFree(data_)); }
 

@@ -9,6 +9,8 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <future>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -60,14 +62,24 @@ public:
   }
   session(session const&) = delete;
   session& operator=(session const&) = delete;
-  /// After the last call of all ranks has ended.
+  /// After the last call of all ranks has ended. NCCL waits there for ranks that it was connected to: what it has not ended
+  /// within the deadline of a call is left to the end of the process.
   ~session() {
     // Ranks that fail do not wait for each other.
     if (std::uncaught_exceptions() > exceptions_) abort("the rank has failed");
     if (aborted_.exchange(true)) return;
     gate_.close("the session has ended");
-    for (auto const& each : communicators_) static_cast<void>(ncclCommDestroy(each.handle()));
-    static_cast<void>(ncclCommDestroy(root_));
+    std::vector<ncclComm_t> all;
+    for (auto const& each : communicators_) all.push_back(each.handle());
+    all.push_back(root_);
+    auto const promised = std::make_shared<std::promise<void>>();
+    auto const ended = promised->get_future();
+    std::thread([all = std::move(all), device = device_, promised] {
+      static_cast<void>(cudaSetDevice(device));
+      for (auto const each : all) static_cast<void>(ncclCommDestroy(each));
+      promised->set_value();
+    }).detach();
+    static_cast<void>(ended.wait_for(options_.deadline));
   }
 
   int rank() const noexcept { return rank_; }
