@@ -75,10 +75,6 @@ public:
 
   rank_rows& rows() override { return rows_; }
   stage_peers& peers() override { return peers_; }
-  void replays(bool now) override {
-    auto& calls = session_.entrance().calls;
-    now ? calls.begin("a captured step", calls.deadline()) : calls.end();
-  }
 
 private:
   // A group without the own rows takes half of what it may; a message has little to carry and much time.

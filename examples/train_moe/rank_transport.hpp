@@ -20,8 +20,6 @@ public:
   virtual stage_peers& peers() = 0;
   /// Whether the ranks of a process must be captured into one graph.
   virtual bool shares_capture() const { return false; }
-  /// Whether a captured step is being replayed, of whose calls nobody is told one by one.
-  virtual void replays(bool) {}
 };
 
 /// What it is made from, all of which outlives it. Collective over the ranks of the run.

@@ -185,10 +185,8 @@ private:
 
   void run_step(double& exposed) {
     auto const exchanged = rows_.seconds();
-    if (options_.graph) transport_->replays(true);
     runner_->run();
     if (options_.graph) {
-      transport_->replays(false);
       // Ops in a graph have no times of their own.
       exposed = std::numeric_limits<double>::quiet_NaN();
       return;

@@ -233,7 +233,9 @@ TEST_CASE("a captured call of NCCL brings other rows in every replay, and tells 
           graph const captured(mine.stream.get(), call);
           for (int replay = 0; replay < 3; ++replay) {
             bytes const out(size, static_cast<unsigned char>(10 * replay + rank + 1));
-            nccl::check(cudaMemcpy(memory, out.data(), size, cudaMemcpyHostToDevice), "cudaMemcpy");
+            // On the stream of the replay, which does not wait for the default one.
+            nccl::check(cudaMemcpyAsync(memory, out.data(), size, cudaMemcpyHostToDevice, mine.stream.get()),
+                        "cudaMemcpyAsync");
             host.note("replay " + std::to_string(replay));
             captured.launch(mine.stream.get());
             mine.session.entrance().calls.note("a replay", mine.stream.get());
