@@ -36,7 +36,7 @@ TEST_CASE("a process that is killed in a call ends the calls and the streams of 
     // What is not let go hangs here.
     static_cast<void>(cudaStreamSynchronize(own.get()));
     bool const is_told = told == "call 5 of a process_exchange: rank 1 did not come within 1000 ms" ||
-                         told == "call 5 of a process_exchange given up: another rank has failed";
+                         told.ends_with("of a process_exchange given up: a rank has failed");
     if (!is_told) std::fprintf(stderr, "rank %d: '%s'\n", me, told.c_str());
     return is_told;
   };

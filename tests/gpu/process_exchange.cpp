@@ -44,3 +44,35 @@ TEST_CASE("rows are pushed between processes, under random delays", "[gpu]") {
   forked_ranks forked(ranks);
   CHECK(forked.count_true([&](forked_ranks& of_rank) { return rounds_are_right(of_rank, gpus); }) == ranks);
 }
+
+TEST_CASE("after a call that a rank gave up every further call is refused", "[gpu]") {
+  forked_ranks forked(2);
+  auto const is_refused = [](forked_ranks& ranks) {
+    use_gpu_of(ranks.rank(), 1);
+    cuda::stream own;
+    auto const current = cuda::thread_stream{}.enter(own.get());
+    round_data const data(round_bytes(ranks.rank(), 2, 0, 0, many_rows, 64));
+    auto exchange = make_process_exchange(ranks, std::chrono::milliseconds(20000));
+    data.issue(exchange, 64, own.get());
+    cuda::check(cudaStreamSynchronize(own.get()), "cudaStreamSynchronize");
+    ranks.meet();
+    int const negative[] = {-1, -1};
+    bool told = false;
+    try {
+      if (ranks.rank() == 0) exchange.all_to_all(nullptr, negative, nullptr, negative, 64);
+    } catch (std::invalid_argument const&) {
+      told = true;
+    }
+    ranks.meet();
+    std::string said;
+    try {
+      data.issue(exchange, 64, own.get());
+    } catch (std::runtime_error const& problem) {
+      said = problem.what();
+    }
+    cuda::check(cudaStreamSynchronize(own.get()), "cudaStreamSynchronize");
+    ranks.meet();
+    return told == (ranks.rank() == 0) && said.ends_with("given up: a rank has failed");
+  };
+  CHECK(forked.count_true(is_refused) == 2);
+}

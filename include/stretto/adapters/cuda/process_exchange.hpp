@@ -70,7 +70,7 @@ public:
     if (is_capturing(here))
       throw std::logic_error("process_exchange: a call between processes cannot be captured");
     try {
-      ++calls_;
+      room_->require_open(++calls_);
       place(send_rows, row_bytes, room_->blocks(me_, calls_));
       place(receive_rows, row_bytes, room_->places(me_, calls_));
       issue(static_cast<std::byte const*>(send), static_cast<std::byte*>(receive), here);

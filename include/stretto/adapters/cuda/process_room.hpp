@@ -54,6 +54,10 @@ public:
   void post(std::size_t rank, std::uint64_t call) const {
     posted(rank).store(call, std::memory_order_release);
   }
+  /// Throws where the exchange was given up before: its streams wait for nothing any more.
+  void require_open(std::uint64_t call) const {
+    if (given_up().load() != 0) throw_given_up(call);
+  }
   /// Returns when that rank has posted the call. Throws after the deadline, and when the exchange was given up.
   void await(std::size_t rank, std::uint64_t call) const {
     auto const begun = std::chrono::steady_clock::now();
@@ -64,10 +68,9 @@ public:
         continue;
       }
       std::this_thread::sleep_for(std::chrono::microseconds(50));
-      std::string const name = "call " + std::to_string(call) + " of a process_exchange";
-      if (is_given_up()) throw std::runtime_error(name + " given up: another rank has failed");
+      if (is_given_up()) throw_given_up(call);
       if (std::chrono::steady_clock::now() - begun > options_.deadline)
-        throw std::runtime_error(name + ": rank " + std::to_string(rank) + " did not come within " +
+        throw std::runtime_error(name_of(call) + ": rank " + std::to_string(rank) + " did not come within " +
                                  std::to_string(options_.deadline.count()) + " ms");
     }
   }
@@ -111,6 +114,12 @@ private:
            ((owner * ranks_ + other) * kinds + which) * line;
   }
 
+  static std::string name_of(std::uint64_t call) {
+    return "call " + std::to_string(call) + " of a process_exchange";
+  }
+  [[noreturn]] static void throw_given_up(std::uint64_t call) {
+    throw std::runtime_error(name_of(call) + " given up: a rank has failed");
+  }
   bool is_given_up() const { return given_up().load() != 0 || (options_.failed && options_.failed()); }
 
   /// Lets go the streams of this rank when a rank has failed.
@@ -127,7 +136,7 @@ private:
       wake_.wait_for(lock, std::chrono::milliseconds(over ? 1 : 20));
     }
   }
-  /// Beyond whatever a stream waits for: half way round.
+  /// Beyond whatever a stream waits for: a quarter of the way round.
   void raise_far(std::size_t place) const {
     std::atomic_ref<std::uint32_t> const flag(*reinterpret_cast<std::uint32_t*>(segment_->data() + place));
     flag.store(posted_32() + 0x40000000u, std::memory_order_release);

@@ -112,9 +112,13 @@ public:
       gate_.require_open();
       if (given_up_ && given_up_())
         throw error(std::string(what) + ": the ranks have given up", ncclRemoteError);
-      ncclResult_t found = ncclSuccess;
-      check(ncclCommGetAsyncError(handle_, &found), "ncclCommGetAsyncError");
-      check(found, what);
+      {
+        // So that the watchdog does not free the communicator meanwhile.
+        gate::pass const inside(gate_, what, allowed);
+        ncclResult_t found = ncclSuccess;
+        check(ncclCommGetAsyncError(handle_, &found), "ncclCommGetAsyncError");
+        check(found, what);
+      }
       if (clock::now() > end)
         throw error(std::string(what) + " did not end within " + std::to_string(allowed.count() / 1000) +
                         " s: a rank is silent",

@@ -36,8 +36,8 @@ struct session_options {
 /// thread (nccl 2.28: group.cc).
 class session {
 public:
-  /// Collective over `ranks`, an exchange of host memory, of which it keeps a copy. Throws `error` with one sentence, on every rank, where NCCL cannot
-  /// join them as they are: see `problem_among`.
+  /// Collective over `ranks`, an exchange of host memory, of which it keeps a copy. Throws `error` with one sentence, on every
+  /// rank, where NCCL cannot join them as they are: see `problem_among`.
   template <host_exchange Host>
   explicit session(Host& ranks, session_options options = {})
       : options_(std::move(options)), gate_(options_.deadline, options_.joining), rank_(ranks.rank()) {
@@ -107,8 +107,9 @@ public:
 
   /// What NCCL has noticed by itself, such as a connection that closed; `ncclSuccess` if nothing. Any thread.
   ncclResult_t noticed() {
-    if (!gate_.is_open()) return ncclSuccess;
     std::lock_guard const lock(list_mutex_);
+    // Behind the lock: `abort` closes the gate before it frees them.
+    if (!gate_.is_open()) return ncclSuccess;
     for (auto const& each : communicators_)
       if (auto const found = state_of(each.handle()); found != ncclSuccess && found != ncclInProgress)
         return found;
