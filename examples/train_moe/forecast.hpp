@@ -21,8 +21,8 @@ struct memory_forecast {
   }
 };
 
-/// Of all ranks. Parameters are exact. Activations are those that the plan of `how` has alive, with what torch keeps of each layer, rows
-/// spread over the experts as evenly as can be and nothing of what an op makes for itself: a step takes more.
+/// Of all ranks. Parameters are exact. Activations are those that the plan of `how` has alive, with what torch keeps of each
+/// layer, rows spread over the experts as evenly as can be and nothing of what an op makes for itself: a step takes more.
 memory_forecast forecast(options const& o, policy how);
 
 /// The flags that make a run smaller, and how much it needs: for a sentence about memory that does not suffice.

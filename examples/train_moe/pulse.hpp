@@ -21,9 +21,9 @@ struct pulse {
       on_silence; ///< nothing has gone on in any process until the deadline; may be called again
 };
 
-/// Watches until the process ends. A rank may rightly wait long for others that work, as the last stage of a long pipeline does
-/// for its first microbatch: what counts is that nobody goes on. In sixteenths of the deadline, to which the clock of a machine that
-/// slept adds nothing; `tell` has a thread of its own, since the process that it asks may be the silent one.
+/// Watches until the process ends. A rank may rightly wait long for others that work, as the last stage of a long pipeline
+/// does for its first microbatch: what counts is that nobody goes on. In sixteenths of the deadline, to which the clock of a
+/// machine that slept adds nothing; `tell` has a thread of its own, since the process that it asks may be the silent one.
 inline void keep_pulse(pulse of) {
   constexpr int parts = 16;
   auto const shared = std::make_shared<pulse>(std::move(of));

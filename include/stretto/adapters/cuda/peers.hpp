@@ -40,15 +40,15 @@ struct tensor_head {
 /// - `describe(t, head)`: fills the head. Throws if it does not fit.
 /// - `make(head)`: a tensor of that description on the current device, whose memory belongs to the current stream.
 /// - `lend(base, gone)`: a tensor over the storage of `base`; calls `gone` when nobody holds that storage any more but `base`.
-template <class L>
-concept message_tensors = requires(L const& of, typename L::tensor const& sent, tensor_head& head,
+template <class Library>
+concept message_tensors = requires(Library const& of, typename Library::tensor const& sent, tensor_head& head,
                                    tensor_head const& known) {
   { of.is_empty(sent) } -> std::convertible_to<bool>;
-  { of.contiguous(sent) } -> std::same_as<typename L::tensor>;
+  { of.contiguous(sent) } -> std::same_as<typename Library::tensor>;
   { of.data(sent) } -> std::same_as<void*>;
   of.describe(sent, head);
-  { of.make(known) } -> std::same_as<typename L::tensor>;
-  { of.lend(sent, std::function<void()>()) } -> std::same_as<typename L::tensor>;
+  { of.make(known) } -> std::same_as<typename Library::tensor>;
+  { of.lend(sent, std::function<void()>()) } -> std::same_as<typename Library::tensor>;
 };
 
 /// A copy of what one rank sends, for the other to fetch. It belongs to the sender's lane, so it goes back only when the

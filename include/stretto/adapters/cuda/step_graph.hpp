@@ -22,8 +22,8 @@ namespace cuda {
 
 /// Where what a step allocates comes from while it is captured: memory that stays where it is as long as the graph may be
 /// replayed. `lend(stream)` makes an object that lives as long as this thread captures, on that stream among others.
-template <class M>
-concept graph_memory = requires(M& memory, cudaStream_t capturing) {
+template <class Memory>
+concept graph_memory = requires(Memory& memory, cudaStream_t capturing) {
   memory.lend(capturing);
 };
 
@@ -47,9 +47,9 @@ struct lone_rank {
 };
 
 /// A communicator whose calls may be part of a graph.
-template <class C>
-concept capturable_communicator =
-    expert_communicator<C> && C::capturable && C::counts == counts_mode::static_capacity;
+template <class Communicator>
+concept capturable_communicator = expert_communicator<Communicator> && Communicator::capturable &&
+                                  Communicator::counts == counts_mode::static_capacity;
 
 /// A whole step as one CUDA graph. Every replay launches the same kernels and copies over the same addresses: what changes
 /// from step to step (tokens, parameters) must be written where the step was captured with it, and what the step leaves

@@ -62,8 +62,8 @@ public:
   int rank;
 };
 
-/// Where the ranks of a group tell one another that a step goes on, or has failed. The first report wins, later ones are mostly its
-/// consequences. All members may be called from any thread.
+/// Where the ranks of a group tell one another that a step goes on, or has failed. The first report wins, later ones are
+/// mostly its consequences. All members may be called from any thread.
 class failure_board {
 public:
   failure_board() = default;

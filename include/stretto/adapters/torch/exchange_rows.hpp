@@ -17,8 +17,8 @@ inline namespace v0 {
 namespace torch {
 
 /// An exchange whose rows may lie in device memory. `host()` exchanges host memory, such as counts, among the same ranks.
-template <class E>
-concept device_row_exchange = row_exchange<E> && requires(E& exchange) {
+template <class Exchange>
+concept device_row_exchange = row_exchange<Exchange> && requires(Exchange& exchange) {
   { exchange.rows_on_device() } -> std::convertible_to<bool>;
   exchange.host();
 };

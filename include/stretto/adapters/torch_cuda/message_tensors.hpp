@@ -13,8 +13,8 @@ namespace stretto {
 inline namespace v0 {
 namespace torch_cuda {
 
-/// What messages between pipeline ranks need to know of tensors: for `cuda::peers` and `nccl::peers`. `Head` describes one: type, dimensions,
-/// sizes, bytes.
+/// What messages between pipeline ranks need to know of tensors: for `cuda::peers` and `nccl::peers`. `Head` describes one:
+/// type, dimensions, sizes, bytes.
 struct message_tensors {
   using tensor = at::Tensor;
 
