@@ -1,8 +1,9 @@
 #pragma once
 
-#include "driver.hpp"
-
+#include <stretto/adapters/cuda/driver.hpp>
 #include <stretto/adapters/cuda/handles.hpp>
+
+#include <cudaTypedefs.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +12,8 @@
 namespace layer_pairs {
 
 namespace cuda = stretto::cuda;
+using cuda::detail::check_driver;
+using cuda::detail::driver_call;
 
 /// Memory of the GPU, made once: nothing allocates in a step.
 class device_memory {
@@ -36,10 +39,9 @@ private:
 class memory_kernels {
 public:
   memory_kernels()
-      : launch_(driver_function<PFN_cuLaunchKernel_v4000>("cuLaunchKernel", 4000)),
-        sum_(sizeof(std::uint64_t)) {
-    auto const load = driver_function<PFN_cuModuleLoadData_v2000>("cuModuleLoadData", 2000);
-    auto const get = driver_function<PFN_cuModuleGetFunction_v2000>("cuModuleGetFunction", 2000);
+      : launch_(driver_call<PFN_cuLaunchKernel_v4000>("cuLaunchKernel", 4000)), sum_(sizeof(std::uint64_t)) {
+    auto const load = driver_call<PFN_cuModuleLoadData_v2000>("cuModuleLoadData", 2000);
+    auto const get = driver_call<PFN_cuModuleGetFunction_v2000>("cuModuleGetFunction", 2000);
     CUmodule all{};
     check_driver(load(&all, text), "cuModuleLoadData");
     check_driver(get(&fill_, all, "fill_bf16"), "cuModuleGetFunction");
