@@ -30,7 +30,12 @@ public:
   /// While the session is there, and no call uses the memory.
   ~registered_memory() {
     if (data_ == nullptr) return;
-    if (of_->entrance().is_open()) static_cast<void>(ncclCommDeregister(of_->handle(), handle_));
+    try {
+      gate::pass const inside(of_->entrance(), "ncclCommDeregister", of_->entrance().calls.joining());
+      static_cast<void>(ncclCommDeregister(of_->handle(), handle_));
+    } catch (error const&) {
+      // Given up, and what was registered with it.
+    }
     static_cast<void>(ncclMemFree(data_));
   }
 
