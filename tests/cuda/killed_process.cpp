@@ -42,3 +42,31 @@ TEST_CASE("a process that is killed in a call ends the calls and the streams of 
   };
   CHECK(forked.count_true(survives) == ranks - 1);
 }
+
+TEST_CASE("a process that is killed in the last call of a step ends the streams of the others", "[gpu]") {
+  forked_ranks forked(2);
+  auto const survives = [](forked_ranks& of_rank) {
+    use_gpu_of(of_rank.rank(), 1);
+    cuda::stream own;
+    auto const current = cuda::thread_stream{}.enter(own.get());
+    round_data const data(round_bytes(of_rank.rank(), 2, 0, 0, many_rows, 64));
+    auto exchange = make_process_exchange(of_rank, std::chrono::milliseconds(2000));
+    data.issue(exchange, 64, own.get());
+    cuda::check(cudaStreamSynchronize(own.get()), "cudaStreamSynchronize");
+    of_rank.meet();
+    cuda::host_flags never(1);
+    if (of_rank.rank() == 1) cuda::flag_ops().wait_for(never[0], 1).issue(own.get());
+    data.issue(exchange, 64, own.get());
+    if (of_rank.rank() == 1) ::raise(SIGKILL);
+    // What is not let go hangs here.
+    cuda::check(cudaStreamSynchronize(own.get()), "cudaStreamSynchronize");
+    std::string told;
+    try {
+      data.issue(exchange, 64, own.get());
+    } catch (std::exception const& problem) {
+      told = problem.what();
+    }
+    return told == "call 3 of a process_exchange given up: a rank has failed";
+  };
+  CHECK(forked.count_true(survives) == 1);
+}

@@ -26,8 +26,8 @@ namespace cuda {
 /// push each block to its place in the memory of its receiver (CUDA IPC), which must come from cudaMalloc.
 ///
 /// A call only issues. Host threads meet in every call, to tell where rows go; streams wait for each other by flags in host
-/// memory. A rank that does not come to a call within the deadline is named, and a failure lets go the streams that wait;
-/// the exchange is of no use then. One stream at a time may be in use. Calls cannot be captured.
+/// memory. A rank that does not come to a call within the deadline is named. A failure, and a deadline in which nothing goes
+/// on, let go the streams that wait; the exchange is of no use then, and every further call throws. One stream at a time may be in use. Calls cannot be captured.
 template <row_exchange Ranks, stream_follower Current = thread_stream> class process_exchange {
 public:
   static constexpr bool capturable = false;
@@ -104,6 +104,7 @@ private:
     for (std::size_t const target : others_) {
       if (to(target) == 0) continue;
       ops_.wait_for_at_least(room_->flag(me_, target, kind::ready), count).issue(here);
+      room_->expect(target, kind::ready, count);
       std::byte* const there = importer_.address_of(target, room_->receive(target, calls_));
       copy(there + room_->places(target, calls_)[me_], out + room_->blocks(me_, calls_)[target], to(target),
            here);
@@ -112,6 +113,8 @@ private:
     for (std::size_t const source : others_)
       if (from(source) > 0) ops_.wait_for_at_least(room_->flag(me_, source, kind::done), count);
     ops_.issue(here);
+    for (std::size_t const source : others_)
+      if (from(source) > 0) room_->expect(source, kind::done, count);
     if (own > 0) own_copied_.wait(here);
   }
 

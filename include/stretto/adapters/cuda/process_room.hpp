@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 #include <type_traits>
+#include <vector>
 
 namespace stretto {
 inline namespace v0 {
@@ -29,7 +30,7 @@ public:
   /// Without a name a new one.
   process_room(std::size_t ranks, std::size_t me, exchange_options const& options, std::string const& name)
       : ranks_(ranks), me_(me), options_(options), segment_(open(name, bytes_for(ranks))),
-        guard_([this] { stand_guard(); }) {}
+        expected_(ranks * kinds), guard_([this] { stand_guard(); }) {}
   process_room(process_room const&) = delete;
   process_room& operator=(process_room const&) = delete;
   ~process_room() {
@@ -81,6 +82,11 @@ public:
     return reinterpret_cast<std::uint32_t*>(segment_->on_gpu() + flag_place(owner, other, which));
   }
 
+  /// A stream of this rank waits until that flag of `other` has come to `count`.
+  void expect(std::size_t other, kind which, std::uint32_t count) {
+    expected_[other * kinds + which] = count;
+  }
+
 private:
   /// What different ranks write lies on lines of its own.
   static constexpr std::size_t line = 128;
@@ -126,26 +132,49 @@ private:
   void stand_guard() {
     std::unique_lock lock(mutex_);
     while (!ends_) {
-      bool const over = is_given_up();
+      bool const over = is_given_up() || is_stuck();
       if (over) {
         give_up();
         for (std::size_t other = 0; other < ranks_; ++other)
-          for (std::size_t which = 0; which < kinds; ++which) raise_far(flag_place(me_, other, which));
+          for (std::size_t which = 0; which < kinds; ++which) raise_far(other, which);
       }
       // Ranks that live may still write what they had issued.
       wake_.wait_for(lock, std::chrono::milliseconds(over ? 1 : 20));
     }
   }
+  /// Whether streams of this rank wait and no flag has moved until the deadline: a rank may die when nobody waits for it on
+  /// the host.
+  bool is_stuck() {
+    bool waits = false;
+    std::uint64_t sum = 0;
+    for (std::size_t other = 0; other < ranks_; ++other)
+      for (std::size_t which = 0; which < kinds; ++which) {
+        std::uint32_t const expected = expected_[other * kinds + which], found = flag_at(other, which).load();
+        waits = waits || static_cast<std::int32_t>(found - expected) < 0;
+        sum += std::uint64_t{expected} + found;
+      }
+    auto const now = std::chrono::steady_clock::now();
+    if (!waits || sum != last_sum_) moved_ = now;
+    last_sum_ = sum;
+    return now - moved_ > options_.deadline;
+  }
+  /// That of this rank.
+  std::atomic_ref<std::uint32_t> flag_at(std::size_t other, std::size_t which) const {
+    return std::atomic_ref(
+        *reinterpret_cast<std::uint32_t*>(segment_->data() + flag_place(me_, other, which)));
+  }
   /// Beyond whatever a stream waits for: a quarter of the way round.
-  void raise_far(std::size_t place) const {
-    std::atomic_ref<std::uint32_t> const flag(*reinterpret_cast<std::uint32_t*>(segment_->data() + place));
-    flag.store(posted_32() + 0x40000000u, std::memory_order_release);
+  void raise_far(std::size_t other, std::size_t which) const {
+    flag_at(other, which).store(posted_32() + 0x40000000u, std::memory_order_release);
   }
   std::uint32_t posted_32() const { return static_cast<std::uint32_t>(posted(me_).load()); }
 
   std::size_t const ranks_, me_;
   exchange_options const& options_;
   std::unique_ptr<shared_segment> segment_;
+  std::vector<std::atomic<std::uint32_t>> expected_;
+  std::uint64_t last_sum_ = 0; ///< of the guard
+  std::chrono::steady_clock::time_point moved_ = std::chrono::steady_clock::now();
   std::mutex mutex_;
   std::condition_variable wake_;
   bool ends_ = false;
