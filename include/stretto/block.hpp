@@ -36,7 +36,8 @@ template <class... Items> struct Block {
 
  public:
   // None where the check has found something, so that its sentence is all that the compiler says.
-  using phases = std::conditional_t<sound, typename detail::without_marks<detail::phase_list<>, items>::type, detail::phase_list<>>;
+  using phases =
+      std::conditional_t<sound, typename detail::without_marks<detail::phase_list<>, items>::type, detail::phase_list<>>;
   static constexpr block_facts describe() {
     detail::block_builder b;
     if constexpr (sound) b.add_all(items{});

@@ -21,7 +21,9 @@ inline diagnosis check_releases(op const* ops, int count, int groups, int layers
     bool is_alias = false;
   };
   std::vector<written> writer(static_cast<unsigned>(groups * cells::count));
-  auto const at = [&writer](int group, int cell) -> written& { return writer[static_cast<unsigned>(group * cells::count + cell)]; };
+  auto const at = [&writer](int group, int cell) -> written& {
+    return writer[static_cast<unsigned>(group * cells::count + cell)];
+  };
   auto const write = [&at](int group, cell_set set, int row, bool is_alias) {
     for (; set != 0; set &= set - 1) at(group, std::countr_zero(set)) = {row, is_alias};
   };

@@ -53,7 +53,8 @@ template <class S> constexpr auto limited_noun() {
 template <class S> using limited_at = typename decltype(limited_noun<S>())::type;
 template <class S> constexpr int allowed() {
   constexpr finding found = fault_in<S>::value;
-  return draft_of<S, found.in, found.blocks.forward, found.blocks.backward>::value.ops[found.d.at].touches.in_flight[found.d.cell];
+  constexpr draft const& body = draft_of<S, found.in, found.blocks.forward, found.blocks.backward>::value;
+  return body.ops[found.d.at].touches.in_flight[found.d.cell];
 }
 template <class S> using allowed_at = error::which_allows<allowed<S>()>;
 template <class S> using at_phase = typename decltype(phase_noun<S, fault_in<S>::value.d.at>())::type;

@@ -5,8 +5,8 @@
 #endif
 
 /// What joins the adapters of torch and of CUDA: torch on the streams of `cuda::lanes`. Tensors are those of
-/// `torch::stream_tensors`, rows go through `torch::expert_parallel` over `cuda::staged_exchange`, and experts multiply by
-/// `cublas::stream_handles`.
+/// `torch::stream_tensors`, rows go through `torch::expert_parallel` or `torch::fixed_parallel` over an exchange of `cuda` or
+/// `nccl`, and experts multiply by `cublas::stream_handles`.
 #include <stretto/adapters/torch_cuda/current_stream.hpp>
 #include <stretto/adapters/torch_cuda/expert_products.hpp>
 #include <stretto/adapters/torch_cuda/graph_memory.hpp>

@@ -8,8 +8,8 @@ namespace stretto {
 inline namespace v0 {
 namespace torch_cuda {
 
-/// Makes torch launch and allocate on a lane's stream: the `Follow` of `cuda::lanes`, and the `Current` of
-/// `cuda::staged_exchange`. A backward that autograd runs with the same stream current as its forward adds no wait of its
+/// Makes torch launch and allocate on a lane's stream: the `Follow` of `cuda::lanes`, and the `Current` of exchanges and
+/// messages. A backward that autograd runs with the same stream current as its forward adds no wait of its
 /// own, and memory goes back to the lane that made it.
 struct current_stream {
   c10::cuda::CUDAStreamGuard enter(cudaStream_t on) const {
