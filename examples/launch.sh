@@ -19,6 +19,10 @@ fi
 case $1 in '' | *[!0-9]* | 0* | ????*) usage ;; esac
 count=$1
 shift 2
+command -v "$1" >/dev/null || {
+  echo "launch.sh: there is no program '$1'; check its path" >&2
+  exit 127
+}
 WORLD_SIZE=$count
 MASTER_ADDR=${MASTER_ADDR:-127.0.0.1}
 # Below the ports that connections get by themselves.
@@ -45,13 +49,14 @@ watch_rank() {
     # A stopped process ends when it goes on.
     send TERM && send CONT
     [ -z "$killer" ] || return
+    # Its sleep may outlive it, and must not hold an output up.
     (
       sleep 5 &
       nap=$!
       trap 'kill "$nap"; exit' TERM
       wait "$nap"
       send KILL
-    ) 3>&- 4>&- &
+    ) >&2 3>&- 4>&- &
     killer=$!
   }
   told=

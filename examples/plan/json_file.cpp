@@ -69,8 +69,10 @@ nlohmann::json read_json(std::string const& flag, std::string const& path, std::
   try {
     return nlohmann::json::parse(content);
   } catch (nlohmann::json::exception const& error) {
-    throw usage_error(fmt::format("{}: '{}' is not JSON: {}", flag, shown(path),
-                                  shown(std::string(error.what()).substr(0, 58))));
+    // Behind the name of the exception.
+    std::string const what = error.what();
+    throw usage_error(fmt::format("{}: '{}' is not JSON: {}; give {}", flag, shown(path),
+                                  shown(what.substr(what.find("] ") + 2)), instead));
   }
 }
 

@@ -6,6 +6,8 @@
 #include "report.hpp"
 #include "usage.hpp"
 
+#include "../flag_words.hpp"
+
 #include <stretto/pipelines/all.hpp>
 #include <stretto/plan_error.hpp>
 
@@ -228,6 +230,8 @@ int main(int count, char** words) {
       "  plan --ranks 8 --microbatches 32 --replay phases --compare\n"
       "  plan --layer split_dw --format svg > pair.svg\n"
       "  plan --measured step.json --costs serial.json --format svg > step.svg");
+  if (std::string const problem = examples::misused_flag(app, count, words); !problem.empty())
+    return refuse(problem.c_str());
   try {
     app.parse(count, words);
   } catch (CLI::Success const& help) {

@@ -2,6 +2,7 @@
 
 #include "hash.hpp"
 #include "options.hpp"
+#include "suggest.hpp"
 
 #include <fmt/format.h>
 
@@ -32,7 +33,7 @@ void append_file(std::vector<unsigned char>& bytes, fs::path const& path) {
       bytes.insert(bytes.end(), buffer, buffer + got);
   if (!file || std::ferror(file.get()))
     throw input_error(fmt::format("--text: cannot read {}: {}; make it readable or name another file or folder",
-                                  path.string(), std::strerror(errno)));
+                                  shown(path), std::strerror(errno)));
 }
 
 std::vector<fs::path> files_below(fs::path const& folder) {
@@ -42,7 +43,7 @@ std::vector<fs::path> files_below(fs::path const& folder) {
       if (entry.is_regular_file() && !entry.is_symlink()) files.push_back(entry.path());
   } catch (fs::filesystem_error const& error) {
     throw input_error(fmt::format("--text: cannot read {}: {}; make it readable or name another folder",
-                                  error.path1().empty() ? folder.string() : error.path1().string(),
+                                  shown(error.path1().empty() ? folder : error.path1()),
                                   error.code().message()));
   }
   std::sort(files.begin(), files.end());
@@ -53,23 +54,23 @@ std::vector<unsigned char> read_all(fs::path const& text) {
   std::error_code problem;
   auto const status = fs::status(text, problem);
   if (status.type() == fs::file_type::not_found)
-    throw input_error(fmt::format("--text: there is no file or folder {}; check the path", text.string()));
+    throw input_error(fmt::format("--text: there is no file or folder {}; check the path", shown(text)));
   if (problem)
     throw input_error(fmt::format("--text: cannot read {}: {}; make it readable or name another file or folder",
-                                  text.string(), problem.message()));
+                                  shown(text), problem.message()));
   std::vector<unsigned char> bytes;
   if (fs::is_regular_file(status)) {
     append_file(bytes, text);
   } else if (fs::is_directory(status)) {
     auto const files = files_below(text);
     if (files.empty())
-      throw input_error(fmt::format("--text: there are no files in {}; name a folder with some text", text.string()));
+      throw input_error(fmt::format("--text: there are no files in {}; name a folder with some text", shown(text)));
     for (auto const& file : files)
       if (bytes.size() < largest) append_file(bytes, file);
   } else {
-    throw input_error(fmt::format("--text: {} is neither a file nor a folder; name one of these", text.string()));
+    throw input_error(fmt::format("--text: {} is neither a file nor a folder; name one of these", shown(text)));
   }
-  if (bytes.empty()) throw input_error(fmt::format("--text: {} is empty; name some text", text.string()));
+  if (bytes.empty()) throw input_error(fmt::format("--text: {} is empty; name some text", shown(text)));
   bytes.resize(std::min(bytes.size(), largest));
   return bytes;
 }
@@ -82,7 +83,7 @@ corpus::corpus(fs::path const& text, int sequence) : sequence_(static_cast<std::
   if (bytes.size() < held_out_every * window)
     throw input_error(fmt::format("--text: {} has {} bytes, but sequences of {} need at least {}; name more text or "
                                   "make --seq smaller",
-                                  text.string(), bytes.size(), sequence_, held_out_every * window));
+                                  shown(text), bytes.size(), sequence_, held_out_every * window));
   block_ = std::max(window, std::min(usual_block, bytes.size() / held_out_every));
   for (std::size_t start = 0, block = 0; start < bytes.size(); start += block_, ++block) {
     auto const end = std::min(start + block_, bytes.size());

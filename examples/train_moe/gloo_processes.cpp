@@ -11,6 +11,7 @@
 
 #include <c10/util/Logging.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -95,6 +96,12 @@ void check_address(sc::environment const& here) {
   ::freeaddrinfo(found);
 }
 
+input_error no_way_to_itself(sc::environment const& here) {
+  return input_error("rank 0 listens at port " + std::to_string(here.port) +
+                     " and cannot reach itself at MASTER_ADDR '" + here.address.substr(0, 60) +
+                     "'; give a name or address of its own machine");
+}
+
 input_error no_answer(sc::environment const& here, std::chrono::milliseconds deadline) {
   return input_error(
       (here.store_is_served ? "no store of a launcher answers at " : "rank 0 does not answer at ") +
@@ -117,10 +124,7 @@ store_handle open_store(sc::environment const& here, std::chrono::milliseconds d
                                                   std::move(store));
   } catch (std::exception const& problem) {
     bool const listens = std::string_view(problem.what()).find("failed to listen") == std::string_view::npos;
-    if (settings.isServer && listens)
-      throw input_error("rank 0 listens at port " + std::to_string(here.port) +
-                        " and cannot reach itself at MASTER_ADDR '" + here.address.substr(0, 60) +
-                        "'; give a name or address of its own machine");
+    if (settings.isServer && listens) throw no_way_to_itself(here);
     if (settings.isServer)
       throw input_error("rank 0 cannot listen at MASTER_PORT " + std::to_string(here.port) +
                         ", which is in use or not allowed; choose another port");
@@ -312,9 +316,11 @@ std::unique_ptr<processes> join_processes(options const& o, std::uint64_t text,
     std::string problem;
   };
   // Its own waits end at the deadline; calls to a store whose process is silent do not.
-  auto const started = within(deadline_of(o) + std::chrono::seconds(2), [here, o, text] {
+  auto const opened = std::make_shared<std::atomic<bool>>(false);
+  auto const started = within(deadline_of(o) + std::chrono::seconds(2), [here, o, text, opened] {
     try {
       auto store = open_store(here, deadline_of(o));
+      *opened = true;
       claim_rank(*store, here);
       agree(store, here, o, text);
       return start{std::move(store), {}};
@@ -322,6 +328,8 @@ std::unique_ptr<processes> join_processes(options const& o, std::uint64_t text,
       return start{{}, problem.what()};
     }
   });
+  // Attempts to connect to an address that belongs to nobody may end after the deadline.
+  if (!started && here.rank == 0 && !here.store_is_served && !*opened) throw no_way_to_itself(here);
   if (!started) throw no_answer(here, deadline_of(o));
   if (!started->problem.empty()) throw input_error(started->problem);
   return std::make_unique<gloo_processes>(started->store, place, here.address, o, std::move(on_failure));

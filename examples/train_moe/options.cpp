@@ -3,6 +3,8 @@
 #include "run_plan.hpp"
 #include "suggest.hpp"
 
+#include "../flag_words.hpp"
+
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -154,8 +156,7 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
             "schedule: one "
             "ordinary graph for a microbatch)");
   app.add_flag("--compare", o.compare,
-               "Train with every policy that the pipeline goes with from the same start and print a table")
-      ->disable_flag_override();
+               "Train with every policy that the pipeline goes with from the same start and print a table");
   flags.add("--ep", "N", number(o.ep),
             "Ranks that share the experts: threads of this process, or processes (see examples/launch.sh)");
   flags.add("--pp", "N", number(o.pp),
@@ -190,8 +191,7 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
             "--top-k always suffices). Without it: as many rows as there are");
   app.add_flag("--graph", o.graph,
                "With --device cuda and --capacity: capture the second step as one CUDA graph and replay it in all "
-               "later ones")
-      ->disable_flag_override();
+               "later ones");
   flags.add("--comm-ctas", "N", "",
             "With --comm nccl: multiprocessors that rows may take, a power of two; matrix products are told "
             "to take the others");
@@ -207,6 +207,8 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   flags.add("--json", "FILE", "", "Write the results here");
   flags.add("--trace", "FILE", "", "Write a Chrome trace of the last step here, for ui.perfetto.dev");
 
+  if (auto const problem = examples::misused_flag(app, argc, argv); !problem.empty())
+    throw input_error(problem);
   try {
     app.parse(argc, argv);
   } catch (CLI::CallForHelp const&) {
@@ -290,13 +292,10 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
     throw input_error("--compare runs every policy; leave out --policy, or --compare");
   check_together(o);
 
-  if (!flags.given("--text") || flags.text("--text").empty())
+  if (!flags.given("--text"))
     throw input_error(
         "--text is missing; name a file or a folder to train on, for example --text /usr/include/c++");
   o.text = flags.text("--text");
-  for (auto const* name : {"--json", "--trace"})
-    if (flags.given(name) && flags.text(name).empty())
-      throw input_error(fmt::format("{} needs the name of a file to write", name));
   if (flags.given("--json")) o.json = flags.text("--json");
   if (flags.given("--trace")) {
     if (o.compare) throw input_error("--trace shows one policy; leave out --compare");

@@ -1,6 +1,7 @@
 #include "report.hpp"
 
 #include "run_plan.hpp"
+#include "suggest.hpp"
 
 #include <stretto/adapters/host/link_model.hpp>
 
@@ -179,7 +180,7 @@ std::string aligned(std::vector<std::vector<std::string>> const& rows) {
 
 void print_header(options const& o, corpus const& text) {
   auto const& m = o.model;
-  fmt::print("text   {}: {} bytes to train on, {} held out\n", o.text.string(),
+  fmt::print("text   {}: {} bytes to train on, {} held out\n", shown(o.text),
              grouped(static_cast<double>(text.training_bytes())),
              grouped(static_cast<double>(text.held_out_bytes())));
   fmt::print(

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +16,16 @@ inline std::string as_typed(std::string_view word) {
   std::string text = "'";
   for (char const each : word.substr(0, longest)) text += static_cast<unsigned char>(each) < ' ' ? '?' : each;
   return text + (word.size() > longest ? "...'" : "'");
+}
+
+/// A path, fit for a sentence in one line.
+inline std::string shown(std::filesystem::path const& path) {
+  constexpr std::size_t longest = 240;
+  std::string text = path.string();
+  if (text.size() > longest) text = text.substr(0, longest) + "...";
+  for (char& each : text)
+    if (static_cast<unsigned char>(each) < ' ') each = '?';
+  return text;
 }
 
 /// Insertions, deletions and replacements between two words.

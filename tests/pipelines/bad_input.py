@@ -37,6 +37,12 @@ def check_flags(program: str) -> None:
         refused(program, flag, f"{flag}=")
         for text in ("0", "-1", "abc", " 4", "4 ", "4.5", "1e3", "0x4", "99999999999999999999", "4\n4", "\x1b[31m"):
             refused(program, f"{flag} takes a whole number", f"{flag}={text}")
+    for flag in ("--format", "--costs", "--replay", "--layer", "--layers", "--measured"):
+        for words in ((flag, ""), (f"{flag}=", "--json"), (flag, "--json")):
+            refused(program, f"{flag} has no value", *words)
+    for text in ("--json=0", "--compare=false", "--comm="):
+        refused(program, f"{text.split('=')[0]} takes no value", text)
+    refused(program, "--ranks is given twice", "--ranks", "2", "--ranks=4")
     refused(program, "from 1 to 4096, not '4097'", "--ranks", "4097")
     refused(program, "from 1 to 1000000, not '1000001'", "--microbatches", "1000001")
     refused(program, "stretto[E41]", "--ranks", "4", "--microbatches", "6")

@@ -84,7 +84,12 @@ def check_words(refuse: Refusals) -> None:
     refuse.says("no times of single ops", "--graph", "--capacity", "4", "--device", "cuda", "--trace", "t.json")
     refuse.says("--policy", "--policy", "x" * 10000)
     refuse.says("--compare", "--compare", "--policy", "serial")
-    refuse.says("compare was given", "--compare=yes")
+    for text in ("--compare=yes", "--compare=", "--graph=0"):
+        refuse.says(f"{text.split('=')[0]} takes no value", text)
+    # The next flag is no value, and no name of a file.
+    refuse.says("--json has no value", "--json", "--compare")
+    refuse.says("--json has no value", "--json=", "--compare")
+    refuse.says("--steps is given twice", "--steps", "1", "--steps=2")
 
 
 def check_combinations(refuse: Refusals) -> None:
@@ -117,6 +122,7 @@ def check_texts(refuse: Refusals) -> None:
     refuse.says("--text is missing", with_text=False)
     refuse.says("--help", "--text=", with_text=False)
     refuse.says("there is no file or folder", "--text", str(folder / "nothing"), with_text=False)
+    refuse.says("nothing?here; check the path", "--text", str(folder / "nothing\nhere"), with_text=False)
     (folder / "empty.txt").write_bytes(b"")
     refuse.says("is empty", "--text", str(folder / "empty.txt"), with_text=False)
     (folder / "bare").mkdir()
@@ -146,6 +152,7 @@ def check_files(refuse: Refusals) -> None:
     refuse.says("the same file", "--json", "same.json", "--trace", "same.json")
     refuse.says("the same file", "--json", str(folder / "same.json"), "--trace", str(folder / "bare" / ".." / "same.json"))
     (folder / "loose").symlink_to(folder / "absent.json")
+    refuse.says("in a folder that exists", "--json", str(folder / "no\nfolder" / "x.json"))
     refuse.says("leads to no file", "--json", str(folder / "loose"))
     text = folder / "own.txt"
     text.write_bytes(b"one and one is two. " * 200)
