@@ -4,6 +4,7 @@
 #include "forecast.hpp"
 #include "graph_step.hpp"
 #include "schedule_step.hpp"
+#include "suggest.hpp"
 
 #include <stretto/adapters/cublas.hpp>
 #include <stretto/adapters/cuda.hpp>
@@ -14,10 +15,13 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/core/AutogradState.h>
 
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 
 namespace train_moe {
@@ -45,11 +49,17 @@ int visible_gpus() {
   return here.gpus;
 }
 
-/// What of a launch runs on this machine comes before this rank; torchrun tells it, and so does examples/launch.sh.
-int local_rank(rank_place const& place) {
-  char const* const text = std::getenv("LOCAL_RANK");
-  return text ? std::atoi(text) : place.rank;
+/// What torchrun, or examples/launch.sh, says of the ranks on this machine.
+int of_this_machine(char const* name, int least, int otherwise) {
+  char const* const text = std::getenv(name);
+  if (!text) return otherwise;
+  int value = 0;
+  auto const [end, problem] = std::from_chars(text, text + std::strlen(text), value);
+  if (problem == std::errc{} && *end == 0 && value >= least) return value;
+  throw input_error(std::string(name) + " must be a whole number of at least " + std::to_string(least) +
+                    ", not " + as_typed(text) + "; unset it, or start the ranks by torchrun or examples/launch.sh");
 }
+int local_rank(rank_place const& place) { return of_this_machine("LOCAL_RANK", 0, place.rank); }
 
 /// Refuses ranks that have no room on their GPU, and warns of queues that make their lanes wait.
 void check_room(options const& o, int gpu, int ranks_of_gpu) {
@@ -89,8 +99,7 @@ public:
                         std::to_string(ranks) + " ranks " + std::to_string(ranks - count) +
                         " have none; say --comm staged, or start processes that share a GPU: sh "
                         "examples/launch.sh --share-gpu");
-    char const* const beside = place ? std::getenv("LOCAL_WORLD_SIZE") : nullptr;
-    int const ranks_here = beside ? std::atoi(beside) : ranks;
+    int const ranks_here = place ? of_this_machine("LOCAL_WORLD_SIZE", 1, ranks) : ranks;
     check_room(o, place ? local_rank(*place) % count : 0,
                kind_ == transport_kind::staged ? ranks : (ranks_here + count - 1) / count);
   }

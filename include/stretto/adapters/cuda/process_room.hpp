@@ -82,9 +82,9 @@ public:
     return reinterpret_cast<std::uint32_t*>(segment_->on_gpu() + flag_place(owner, other, which));
   }
 
-  /// A stream of this rank waits until that flag of `other` has come to `count`.
-  void expect(std::size_t other, kind which, std::uint32_t count) {
-    expected_[other * kinds + which] = count;
+  /// A stream of this rank waits until that flag of `other` has come to `how_many`.
+  void expect(std::size_t other, kind which, std::uint32_t how_many) {
+    expected_[other * kinds + which] = how_many;
   }
 
 private:
