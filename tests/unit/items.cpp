@@ -65,13 +65,15 @@ TEST_CASE("a phase saves what it has", "[items]") {
   CHECK((wrong.what == fault::saves_unlisted && wrong.list == 2 && wrong.at == 1));
 }
 
+template <class... Items> using items_check = detail::items_check<detail::item_list<Items...>>;
+
 TEST_CASE("no phase and no block type stands twice in a list", "[items]") {
   using First = Listing<values<>, values<hidden>>;
   using Second = Listing<values<hidden>, values<tokens>>;
-  CHECK(detail::items_check<First, Detach, Second, Detach>::what == fault::none);
-  CHECK(detail::items_check<First, Detach, Second, First>::what == fault::phase_twice);
-  CHECK(detail::items_check<First, Detach, Second, First>::item == 3);
-  CHECK(detail::items_check<First, First, stranger>::what == fault::not_a_phase);
+  CHECK(items_check<First, Detach, Second, Detach>::what == fault::none);
+  CHECK(items_check<First, Detach, Second, First>::what == fault::phase_twice);
+  CHECK(items_check<First, Detach, Second, First>::item == 3);
+  CHECK(items_check<First, First, stranger>::what == fault::not_a_phase);
 
   struct Layer : Block<First> {};
   struct Other : Block<First> {};
