@@ -1,6 +1,9 @@
 /// The products of experts on one GPU: a loop over the experts by cuBLAS and by torch, beside one dense product of as many
 /// operations, one after the other in every repeat. Prints JSON. Arguments: NAME=NUMBER.
 
+#include "program.hpp"
+#include "spread.hpp"
+
 #include <stretto/adapters/cublas.hpp>
 #include <stretto/adapters/cuda.hpp>
 #include <stretto/adapters/torch/expert_linear.hpp>
@@ -12,9 +15,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -22,9 +22,10 @@ namespace {
 
 namespace cuda = stretto::cuda;
 namespace cublas = stretto::cublas;
+using bench::quantile;
 using row_counts = std::vector<std::int64_t>;
 
-std::map<std::string, int> setting{{"repeats", 25}, {"warm_up", 3}, {"sets", 3}, {"experts", 8}};
+bench::settings setting{{"repeats", 25}, {"warm_up", 3}, {"sets", 3}, {"experts", 8}};
 
 /// One set of buffers. Several are used in turn, so that nothing is found in the cache.
 struct buffers {
@@ -79,11 +80,6 @@ double now_us() {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
-double quantile(std::vector<double> values, double part) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(part * static_cast<double>(values.size() - 1) + 0.5)];
-}
-
 /// How far two tensors are apart, relative to the second.
 double difference(at::Tensor const& a, at::Tensor const& b) {
   auto const wide = b.to(at::kFloat);
@@ -165,24 +161,7 @@ int cublas_version() {
   return 10000 * parts[0] + 100 * parts[1] + parts[2];
 }
 
-int run(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    auto const* equals = std::strchr(argv[i], '=');
-    auto const name =
-        equals ? std::string(argv[i], static_cast<std::size_t>(equals - argv[i])) : std::string();
-    if (setting.count(name) == 0) {
-      std::fprintf(stderr, "unknown argument %s; known:", argv[i]);
-      for (auto const& [known, value] : setting) std::fprintf(stderr, " %s=%d", known.c_str(), value);
-      std::fprintf(stderr, "\n");
-      return 2;
-    }
-    setting[name] = std::atoi(equals + 1);
-  }
-  int gpus = 0;
-  if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) {
-    std::printf("skipped: needs a GPU\n");
-    return 77;
-  }
+void run() {
   at::NoGradGuard const no_graph;
   cuda::stream own;
   auto const current = stretto::torch_cuda::current_stream{}.enter(own.get());
@@ -197,16 +176,10 @@ int run(int argc, char** argv) {
   measure(with, "deepseek_down", 2048, 7168, 512, {8}, comma);
   measure(with, "square_uneven", 4096, 4096, 4096, {16, 0, 12, 4, 10, 6, 15, 1}, comma);
   std::printf("\n]}\n");
-  return 0;
 }
 
 } // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (std::exception const& problem) {
-    std::fprintf(stderr, "%s\n", problem.what());
-    return 1;
-  }
+  return bench::run_on_gpu(setting, argc, argv, run);
 }

@@ -2,6 +2,9 @@
 /// numbers of layers in turns. One rank, the split schedule, shapes so small that the host is what costs.
 /// Arguments: NAME=NUMBER. Prints JSON.
 
+#include "program.hpp"
+#include "spread.hpp"
+
 #include <train_moe/device_rows.hpp>
 #include <train_moe/rank_types.hpp>
 #include <train_moe/schedule_step.hpp>
@@ -15,13 +18,9 @@
 
 #include <c10/core/AutogradState.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <exception>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -30,15 +29,16 @@
 namespace {
 
 using namespace train_moe;
+using bench::quantile;
 namespace cuda = stretto::cuda;
 using stretto::torch_cuda::current_stream;
 using tensors = stretto::torch::stream_tensors;
 using lanes = cuda::lanes<current_stream, stretto::host::failure_board>;
 using rows = device_rows<cuda::staged_exchange<rank_communicator, current_stream>>;
 
-std::map<std::string, int> setting{{"microbatches", 2}, {"repeats", 100}, {"warm_up", 5},
-                                   {"batch", 1},        {"seq", 128},     {"hidden", 256},
-                                   {"ffn", 256},        {"experts", 8},   {"top_k", 2}};
+bench::settings setting{{"microbatches", 2}, {"repeats", 100}, {"warm_up", 5},
+                        {"batch", 1},        {"seq", 128},     {"hidden", 256},
+                        {"ffn", 256},        {"experts", 8},   {"top_k", 2}};
 constexpr int layer_counts[] = {4, 8, 16, 32};
 
 double microseconds() {
@@ -113,35 +113,12 @@ private:
   cuda::step_graph<current_stream, stretto::torch_cuda::graph_memory> graph_;
 };
 
-double quantile(std::vector<double> values, double part) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(part * static_cast<double>(values.size() - 1) + 0.5)];
-}
 void print(char const* name, std::vector<double> const& values, char const* behind) {
   std::printf("\"%s\": [%.2f, %.2f, %.2f]%s", name, quantile(values, 0.1), quantile(values, 0.5),
               quantile(values, 0.9), behind);
 }
 
-int run(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    auto const* equals = std::strchr(argv[i], '=');
-    auto const name =
-        equals ? std::string(argv[i], static_cast<std::size_t>(equals - argv[i])) : std::string();
-    if (setting.count(name) == 0) {
-      std::fprintf(stderr, "unknown argument %s; known:", argv[i]);
-      for (auto const& [known, value] : setting) std::fprintf(stderr, " %s=%d", known.c_str(), value);
-      std::fprintf(stderr, "\n");
-      return 2;
-    }
-    setting[name] = std::atoi(equals + 1);
-  }
-  stretto::torch_cuda::use_many_queues();
-  stretto::torch_cuda::make_repeatable();
-  int gpus = 0;
-  if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) {
-    std::printf("skipped: needs a GPU\n");
-    return 77;
-  }
+void run() {
   cudaDeviceProp device{};
   cuda::check(cudaGetDeviceProperties(&device, 0), "cudaGetDeviceProperties");
   std::vector<std::unique_ptr<one_step>> steps;
@@ -154,9 +131,7 @@ int run(int argc, char** argv) {
     for (int repeat = -setting["warm_up"]; repeat < setting["repeats"]; ++repeat)
       for (auto& each : steps) each->measure(repeat >= 0);
     std::printf("{\n  \"gpu\": \"%s\",\n  \"settings\": {", device.name);
-    char const* comma = "";
-    for (auto const& [name, value] : setting)
-      std::printf("%s\"%s\": %d", std::exchange(comma, ", "), name.c_str(), value);
+    bench::print(setting);
     std::printf("},\n  \"unit\": \"us on the host: 10 %%, median, 90 %%\",\n  \"steps\": [\n");
     for (auto const& each : steps) {
       std::printf("    {\"layers\": %d, \"nodes\": %zu, ", each->layers(), each->nodes());
@@ -169,16 +144,12 @@ int run(int argc, char** argv) {
     // On the thread whose device and streams they have.
     steps.clear();
   });
-  return 0;
 }
 
 } // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (std::exception const& problem) {
-    std::fprintf(stderr, "graph_launch: %s\n", problem.what());
-    return 1;
-  }
+  stretto::torch_cuda::use_many_queues();
+  stretto::torch_cuda::make_repeatable();
+  return bench::run_on_gpu(setting, argc, argv, run);
 }

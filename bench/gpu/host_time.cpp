@@ -1,10 +1,10 @@
 /// Host time of the executor for a layer pair: a forward and a backward of one layer with its events, phases that do nothing.
 /// Built twice: with CUDA, and with `empty_cuda.cpp` in its place, so that only our own code and the calls remain.
 #include "../run/steps.hpp"
+#include "spread.hpp"
 
 #include <stretto/adapters/cuda/lanes.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -26,15 +26,12 @@ template <class Step> void measure(char const* name, int layers, int repeats) {
     us.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() /
                  (layers * microbatches));
   }
-  std::sort(us.begin(), us.end());
-  auto const at = [&](double part) {
-    return us[static_cast<std::size_t>(part * static_cast<double>(us.size() - 1) + 0.5)];
-  };
+  auto const found = bench::spread_of(us);
   auto const& table = step.table();
   int ops = 0;
   for (auto const& each : table.ops) ops += each.layer > 0 && each.layer <= layers;
   std::printf("%-28s %6d %9.1f %9.3f %9.3f %9.3f\n", name, layers,
-              ops / static_cast<double>(layers * microbatches), at(0.5), at(0.1), at(0.9));
+              ops / static_cast<double>(layers * microbatches), found.median, found.p10, found.p90);
   std::fflush(stdout);
 }
 

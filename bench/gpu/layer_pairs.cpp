@@ -1,6 +1,9 @@
 /// Layer pairs of the language model on one GPU, ranks as threads: the same step serial, overlapped, without its
 /// communication, and the communication alone, one after the other in every repeat. Arguments: NAME=NUMBER.
 
+#include "program.hpp"
+#include "spread.hpp"
+
 #include <train_moe/rank_types.hpp>
 #include <train_moe/schedule_step.hpp>
 
@@ -16,9 +19,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,15 +27,16 @@
 namespace {
 
 using namespace train_moe;
+using bench::quantile;
 namespace cuda = stretto::cuda;
 using stretto::torch_cuda::current_stream;
 using rank_lanes = cuda::lanes<current_stream, stretto::host::failure_board>;
 using rank_executors = stretto::torch::stream_tensors;
 
-std::map<std::string, int> setting{{"ranks", 2},   {"layers", 2},    {"hidden", 4096}, {"heads", 32},
-                                   {"ffn", 2048},  {"experts", 16},  {"top_k", 4},     {"shared", 0},
-                                   {"seq", 4096},  {"batch", 1},     {"microbatches", 8}, {"repeats", 20},
-                                   {"warm_up", 3}};
+bench::settings setting{{"ranks", 2},   {"layers", 2},    {"hidden", 4096}, {"heads", 32},
+                        {"ffn", 2048},  {"experts", 16},  {"top_k", 4},     {"shared", 0},
+                        {"seq", 4096},  {"batch", 1},     {"microbatches", 8}, {"repeats", 20},
+                        {"warm_up", 3}};
 
 /// Rows through host memory, or nothing in their place: then what arrives is what lay there.
 class optional_rows : public rank_rows {
@@ -185,29 +186,7 @@ private:
   std::vector<std::unique_ptr<step_runner>> steps_;
 };
 
-double quantile(std::vector<double> values, double part) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(part * static_cast<double>(values.size() - 1) + 0.5)];
-}
-
-int run(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    auto const* equals = std::strchr(argv[i], '=');
-    auto const name = equals ? std::string(argv[i], static_cast<std::size_t>(equals - argv[i])) : std::string();
-    if (setting.count(name) == 0) {
-      std::fprintf(stderr, "unknown argument %s; known:", argv[i]);
-      for (auto const& [known, value] : setting) std::fprintf(stderr, " %s=%d", known.c_str(), value);
-      std::fprintf(stderr, "\n");
-      return 2;
-    }
-    setting[name] = std::atoi(equals + 1);
-  }
-  stretto::torch_cuda::use_many_queues();
-  int gpus = 0;
-  if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) {
-    std::printf("skipped: needs a GPU\n");
-    return 77;
-  }
+void run() {
   model_config config;
   config.layers = setting["layers"];
   config.hidden = setting["hidden"];
@@ -237,11 +216,10 @@ int run(int argc, char** argv) {
   auto const& first = results.front();
   double median[variants];
   std::printf("{\n  \"settings\": {");
-  char const* comma = "";
-  for (auto const& [name, value] : setting) std::printf("%s\"%s\": %d", std::exchange(comma, ", "), name.c_str(), value);
+  bench::print(setting);
   std::printf("},\n  \"bytes_to_peers_of_a_rank_and_step\": %zu,\n  \"all_to_alls_of_a_rank_and_step\": %zu,\n  \"ms\": {",
               first.bytes_to_peers, first.calls);
-  comma = "\n";
+  char const* comma = "\n";
   for (int which = 0; which < variants; ++which) {
     median[which] = 1e3 * quantile(first.seconds[which], 0.5);
     std::printf("%s    \"%s\": {\"median\": %.3f, \"p10\": %.3f, \"p90\": %.3f, \"repeats\": %zu}", std::exchange(comma, ",\n"),
@@ -267,16 +245,11 @@ int run(int argc, char** argv) {
                 each.busy.compute_us / each.busy_without_comm.compute_us);
   std::printf("\n  ]\n}\n");
   std::fflush(stdout);
-  return 0;
 }
 
 } // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (std::exception const& problem) {
-    std::fprintf(stderr, "%s\n", problem.what());
-    return 1;
-  }
+  stretto::torch_cuda::use_many_queues();
+  return bench::run_on_gpu(setting, argc, argv, run);
 }

@@ -1,6 +1,7 @@
 /// Memory of a two-stream step on one GPU: through the executor, whose releases come from the table of ops, and written by
 /// hand with `record_stream`, as trainers do. The same operations in the same order. Prints JSON. Arguments: NAME=NUMBER.
 
+#include "program.hpp"
 #include "../../tests/torch/table_model.hpp"
 
 #include <stretto/adapters/cuda.hpp>
@@ -13,9 +14,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,7 +24,7 @@ using namespace table_test;
 namespace ag = ::torch::autograd;
 using stretto::torch_cuda::current_stream;
 
-std::map<std::string, int> setting{
+bench::settings setting{
     {"rows", 8192}, {"width", 1024}, {"layers", 4}, {"microbatches", 8}, {"steps", 30}};
 
 /// What one layer keeps of one microbatch, and the gradients on their way.
@@ -240,25 +238,7 @@ template <class Step> found measure(Step const& step) {
           static_cast<std::size_t>(stats.reserved_bytes[0].peak - before), ms[ms.size() / 2]};
 }
 
-int run(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    auto const* equals = std::strchr(argv[i], '=');
-    auto const name =
-        equals ? std::string(argv[i], static_cast<std::size_t>(equals - argv[i])) : std::string();
-    if (setting.count(name) == 0) {
-      std::fprintf(stderr, "unknown argument %s; known:", argv[i]);
-      for (auto const& [known, value] : setting) std::fprintf(stderr, " %s=%d", known.c_str(), value);
-      std::fprintf(stderr, "\n");
-      return 2;
-    }
-    setting[name] = std::atoi(equals + 1);
-  }
-  stretto::torch_cuda::use_many_queues();
-  if (auto const why = cuda::why_not_ready(cuda::look_at_machine()); !why.empty()) {
-    std::printf("skipped: %s\n", why.c_str());
-    return 77;
-  }
-  stretto::torch_cuda::make_repeatable();
+void run() {
   c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
   shape const s{setting["rows"], setting["width"], at::kCUDA};
   int const layers = setting["layers"], microbatches = setting["microbatches"];
@@ -270,9 +250,7 @@ int run(int argc, char** argv) {
     (two ? on_two : on_one_stream) = hand.first_gradient().clone();
   }
   std::printf("{");
-  char const* comma = "";
-  for (auto const& [name, value] : setting)
-    std::printf("%s\"%s\": %d", std::exchange(comma, ", "), name.c_str(), value);
+  bench::print(setting);
   std::printf(",\n \"two_streams_by_hand_have_the_bits_of_one\": %s",
               at::equal(on_one_stream, on_two) ? "true" : "false");
   on_one_stream.reset();
@@ -303,16 +281,12 @@ int run(int argc, char** argv) {
     print("through_the_executor", measure([&] { step(); }));
   }
   std::printf("\n}\n");
-  return 0;
 }
 
 } // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (std::exception const& problem) {
-    std::fprintf(stderr, "%s\n", problem.what());
-    return 1;
-  }
+  stretto::torch_cuda::use_many_queues();
+  stretto::torch_cuda::make_repeatable();
+  return bench::run_on_gpu(setting, argc, argv, run);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../spread.hpp"
 #include "power.hpp"
 #include "rank_bench.hpp"
 
@@ -27,16 +28,7 @@ struct row {
   power_watch::summary power;
 };
 
-struct spread {
-  double median = 0, p10 = 0, p90 = 0;
-};
-inline spread spread_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  auto const at = [&](double part) {
-    return values[static_cast<std::size_t>(part * static_cast<double>(values.size() - 1) + 0.5)];
-  };
-  return {at(0.5), at(0.1), at(0.9)};
-}
+using bench::spread, bench::spread_of;
 
 class report {
 public:
