@@ -1,17 +1,13 @@
-#include "support/toy_train.hpp"
+#include "sim/network.hpp"
 
-#include <stretto/adapters/sim.hpp>
 #include <stretto/check_releases.hpp>
 #include <stretto/pipelines/one_f_one_b.hpp>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <deque>
-
 using namespace stretto;
 using toy::hidden, toy::residual, toy::tokens, toy::expert_in, toy::parameter;
-using bits = std::vector<std::uint64_t>;
 
 namespace {
 
@@ -72,13 +68,10 @@ struct HeadLayer : Block<toy::Head> {};
 template <bool Told> struct Model : Blocks<EmbedLayer, Layer<Told>, HeadLayer> {};
 
 /// Two layers, of one rank or of one each, between embedding and head.
-template <bool Told> struct network {
-  std::deque<parameter> parameters{{0.9, 0}, {0.7, 0}, {1.3, 0}, {0.4, 0}, {0.8, 0}, {0.6, 0}};
-  std::vector<double> losses;
-  std::vector<layer_list<Model<Told>>> ranks;
-
-  network(int count, int microbatches)
-      : losses(static_cast<std::size_t>(microbatches)), ranks(static_cast<std::size_t>(count)) {
+template <bool Told> struct network : sim_test::network<Model<Told>> {
+  using base = sim_test::network<Model<Told>>;
+  using base::losses, base::parameters, base::ranks;
+  network(int count, int microbatches) : base(count, microbatches) {
     ranks.front().add(layer<EmbedLayer>(toy::Embed(&parameters[0])));
     for (std::size_t l = 0; l < 2; ++l)
       (l == 0 ? ranks.front() : ranks.back())
@@ -86,47 +79,14 @@ template <bool Told> struct network {
                                   Experts(&parameters[2 + 2 * l])));
     ranks.back().add(layer<HeadLayer>(toy::Head(&parameters[5], losses.data())));
   }
-  bits results() {
-    bits all;
-    for (double const l : losses) all.push_back(std::bit_cast<std::uint64_t>(l));
-    for (parameter& p : parameters) all.push_back(std::bit_cast<std::uint64_t>(std::exchange(p.gradient, 0)));
-    return all;
-  }
 };
-
-bits in_series(int microbatches) {
-  network<true> net(1, microbatches);
-  toy::tensors<toy::number> numbers;
-  null_lanes lanes;
-  executor run(Schedule<Model<true>, Serial>{}, backend{numbers, lanes}, net.ranks[0],
-               sizes{.microbatches = microbatches});
-  run();
-  return net.results();
-}
 
 /// What an adversary says of a step over shared storage; empty: nothing is wrong.
 template <bool Told, class... Policies> std::string attacked(int ranks, int microbatches) {
+  network<true> in_series(1, microbatches);
   network<Told> net(ranks, microbatches);
-  sim::world world(ranks);
-  sim::tensors tensors;
-  sim::peers::mail mail;
-  sim::peers peers(mail);
-  std::deque<sim::lanes> lanes;
-  using S = Schedule<Model<Told>, Policies...>;
-  std::deque<executor<S, sim::tensors, sim::lanes, sim::peers>> executors;
-  std::vector<std::function<void()>> steps;
-  for (int rank = 0; rank < ranks; ++rank) {
-    lanes.emplace_back(world, rank);
-    executors.emplace_back(S{}, backend(tensors, lanes.back(), peers),
-                           net.ranks[static_cast<std::size_t>(rank)],
-                           sizes{.microbatches = microbatches, .ranks = ranks, .rank = rank});
-    steps.push_back([&run = executors.back()] { run(); });
-  }
-  auto const step = [&] {
-    world.step(steps);
-    return net.results();
-  };
-  return sim::attack(world, step, in_series(microbatches), {.most_rows = 60});
+  return sim_test::attacked<Schedule<Model<Told>, Policies...>>(
+      net, microbatches, sim_test::in_order<Schedule<Model<true>, Serial>>(in_series, microbatches));
 }
 
 } // namespace

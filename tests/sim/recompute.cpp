@@ -1,16 +1,13 @@
-#include "support/toy_train.hpp"
+#include "sim/network.hpp"
 
 #include <stretto/adapters/array.hpp>
-#include <stretto/adapters/sim.hpp>
 #include <stretto/pipelines/all.hpp>
 
 #include <catch2/catch_test_macros.hpp>
 
-#include <deque>
-
 using namespace stretto;
 using toy::hidden, toy::residual, toy::parameter;
-using bits = std::vector<std::uint64_t>;
+using sim_test::bits;
 
 namespace {
 
@@ -80,14 +77,12 @@ struct HeadLayer : Block<Recompute<toy::Head>> {};
 template <class Layer> struct Model : Blocks<EmbedLayer, Layer, HeadLayer> {};
 
 /// Two layers, of one rank or of one each, between embedding and head.
-template <class Layer> struct network {
-  std::deque<parameter> parameters{{0.9, 0}, {0.7, 0}, {1.3, 0}, {0.4, 0}, {0.8, 0}, {0.6, 0}};
-  std::vector<double> losses;
+template <class Layer> struct network : sim_test::network<Model<Layer>> {
+  using base = sim_test::network<Model<Layer>>;
+  using base::losses, base::parameters, base::ranks;
   tally count;
-  std::vector<layer_list<Model<Layer>>> ranks;
 
-  network(int ranks_, int microbatches)
-      : losses(static_cast<std::size_t>(microbatches)), ranks(static_cast<std::size_t>(ranks_)) {
+  network(int rank_count, int microbatches) : base(rank_count, microbatches) {
     ranks.front().add(layer<EmbedLayer>(toy::Embed(&parameters[0])));
     for (std::size_t l = 0; l < 2; ++l)
       (l == 0 ? ranks.front() : ranks.back())
@@ -95,47 +90,19 @@ template <class Layer> struct network {
                             Sum{}));
     ranks.back().add(layer<HeadLayer>(toy::Head(&parameters[5], losses.data())));
   }
-  bits results() {
-    bits all;
-    for (double const l : losses) all.push_back(std::bit_cast<std::uint64_t>(l));
-    for (parameter& p : parameters) all.push_back(std::bit_cast<std::uint64_t>(std::exchange(p.gradient, 0)));
-    return all;
-  }
 };
 
 template <class Layer, class... Policies> bits of_one_rank(int microbatches, tally* count = nullptr) {
   network<Layer> net(1, microbatches);
-  toy::tensors<toy::number> numbers;
-  null_lanes lanes;
-  executor run(Schedule<Model<Layer>, Policies...>{}, backend{numbers, lanes}, net.ranks[0],
-               sizes{.microbatches = microbatches});
-  run();
+  auto const found = sim_test::in_order<Schedule<Model<Layer>, Policies...>>(net, microbatches);
   if (count != nullptr) *count = net.count;
-  return net.results();
+  return found;
 }
 
 template <class Layer, class... Policies> std::string attacked(int ranks, int microbatches) {
   network<Layer> net(ranks, microbatches);
-  sim::world world(ranks);
-  sim::tensors tensors;
-  sim::peers::mail mail;
-  sim::peers peers(mail);
-  std::deque<sim::lanes> lanes;
-  using S = Schedule<Model<Layer>, Policies...>;
-  std::deque<executor<S, sim::tensors, sim::lanes, sim::peers>> executors;
-  std::vector<std::function<void()>> steps;
-  for (int rank = 0; rank < ranks; ++rank) {
-    lanes.emplace_back(world, rank);
-    executors.emplace_back(S{}, backend(tensors, lanes.back(), peers),
-                           net.ranks[static_cast<std::size_t>(rank)],
-                           sizes{.microbatches = microbatches, .ranks = ranks, .rank = rank});
-    steps.push_back([&run = executors.back()] { run(); });
-  }
-  auto const step = [&] {
-    world.step(steps);
-    return net.results();
-  };
-  return sim::attack(world, step, of_one_rank<Kept, Serial>(microbatches), {.most_rows = 60});
+  return sim_test::attacked<Schedule<Model<Layer>, Policies...>>(net, microbatches,
+                                                                of_one_rank<Kept, Serial>(microbatches));
 }
 
 } // namespace
