@@ -234,7 +234,7 @@ private:
 
   /// A group for each way of messages that touches this rank, in one order on all ranks.
   void add_routes(rank_place const& place, options const& o) {
-    std::set<stage_route> routes;
+    std::set<stretto::message_route> routes;
     for (auto const how : all_policies)
       if (goes_with_pipeline(o, how) && (o.compare || how == o.how)) {
         auto const found = routes_of(plan_of(o, how).facts());
@@ -244,8 +244,7 @@ private:
       if (each.from != place.pipeline_rank() && each.to != place.pipeline_rank()) continue;
       auto const name = "pipeline/" + std::to_string(place.expert_rank()) + "/" + std::to_string(each.from) +
                         "/" + std::to_string(each.to) + (each.gradient ? "/gradients" : "/activations");
-      peers_.peers.add({each.from, each.to, each.gradient},
-                       groups_.make(name, each.from == place.pipeline_rank() ? 0 : 1, 2));
+      peers_.peers.add(each, groups_.make(name, each.from == place.pipeline_rank() ? 0 : 1, 2));
     }
   }
 

@@ -69,7 +69,7 @@ public:
           session_.split(sends || receives ? of.place.expert_rank() : -1, route_options, sends ? 0 : 1);
       if (along == nullptr) continue;
       along->connect(/*both_ways=*/false);
-      peers_.peers.add({each.from, each.to, each.gradient}, *along);
+      peers_.peers.add(each, *along);
     }
   }
 

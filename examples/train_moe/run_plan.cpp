@@ -66,8 +66,8 @@ stretto::plan plan_of(options const& o, policy how) {
   return std::move(*made);
 }
 
-std::vector<stage_route> routes_of(stretto::plan_facts const& facts) {
-  std::vector<stage_route> routes;
+std::vector<stretto::message_route> routes_of(stretto::plan_facts const& facts) {
+  std::vector<stretto::message_route> routes;
   for (int stage = 0; stage + 1 < facts.stages(); ++stage) {
     int const from = facts.owner(stage), to = facts.owner(stage + 1);
     if (from == to) continue;

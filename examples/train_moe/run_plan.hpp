@@ -3,9 +3,9 @@
 #include "model/stage_part.hpp"
 #include "options.hpp"
 
+#include <stretto/adapter.hpp>
 #include <stretto/plan.hpp>
 
-#include <compare>
 #include <string>
 #include <vector>
 
@@ -24,15 +24,8 @@ bool goes_with_pipeline(options const& o, policy how);
 /// serve these sizes or this policy.
 stretto::plan plan_of(options const& o, policy how);
 
-/// The way that messages of one kind take between two pipeline ranks.
-struct stage_route {
-  int from;
-  int to;
-  bool gradient;
-  friend auto operator<=>(stage_route const&, stage_route const&) = default;
-};
-/// Those of a plan, in one order on all ranks.
-std::vector<stage_route> routes_of(stretto::plan_facts const& facts);
+/// The routes of the messages of a plan, in one order on all ranks.
+std::vector<stretto::message_route> routes_of(stretto::plan_facts const& facts);
 
 /// The chunks of one pipeline rank, the layers spread as evenly as whole layers allow. Where there are fewer layers than
 /// stages some have none.

@@ -3,6 +3,7 @@
 #include <stretto/detail/type_name.hpp>
 #include <stretto/phase.hpp>
 
+#include <compare>
 #include <concepts>
 #include <cstddef>
 
@@ -152,6 +153,15 @@ struct message {
   int microbatch;
   int chain;
   int peer;  ///< the rank at the other end
+};
+
+/// The way that messages of one kind take from one rank of a pipeline to another. Adapters give each a channel of its own,
+/// since calls of one channel run in order: a receive that waits must not stand before a send that is ready.
+struct message_route {
+  int from;
+  int to;
+  bool gradient;
+  friend auto operator<=>(message_route const&, message_route const&) = default;
 };
 
 /// What a message is called on the lane that sends or receives it.

@@ -15,6 +15,7 @@
 #include <stretto/check_plan.hpp>
 #include <stretto/check_releases.hpp>
 #include <stretto/dataflow.hpp>
+#include <stretto/detail/landings.hpp>
 #include <stretto/detail/op_place.hpp>
 #include <stretto/error.hpp>
 #include <stretto/executor.hpp>
@@ -28,6 +29,7 @@
 #include <stretto/limits.hpp>
 #include <stretto/link.hpp>
 #include <stretto/lower.hpp>
+#include <stretto/message_tensors.hpp>
 #include <stretto/node.hpp>
 #include <stretto/phase.hpp>
 #include <stretto/pipeline.hpp>

@@ -47,8 +47,8 @@ struct device_numbers {
   bool is_empty(tensor const& t) const { return !t; }
   tensor contiguous(tensor const& t) const { return t; }
   void* data(tensor const& t) const { return t->data(); }
-  void describe(tensor const& t, nccl::message_head& head) const { head.bytes = t->size(); }
-  tensor make(nccl::message_head const& head) const { return std::make_shared<lane_bytes>(head.bytes, on); }
+  void describe(tensor const& t, tensor_head& head) const { head.bytes = t->size(); }
+  tensor make(tensor_head const& head) const { return std::make_shared<lane_bytes>(head.bytes, on); }
   tensor lend(tensor const& base, std::function<void()> gone) const {
     return {base.get(), [base, gone = std::move(gone)](lane_bytes*) { gone(); }};
   }

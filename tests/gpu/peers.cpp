@@ -31,10 +31,10 @@ struct numbers {
   bool is_empty(tensor const& t) const { return !t; }
   tensor contiguous(tensor const& t) const { return t; }
   void* data(tensor const& t) const { return t->data(); }
-  void describe(tensor const& t, cuda::tensor_head& head) const {
+  void describe(tensor const& t, tensor_head& head) const {
     head = {7, 1, {static_cast<std::int64_t>(t->size())}, t->size()};
   }
-  tensor make(cuda::tensor_head const& head) const {
+  tensor make(tensor_head const& head) const {
     cuda::detail::allocating_in_capture const allowed;
     return std::make_shared<device_bytes const>(head.bytes);
   }
@@ -68,11 +68,11 @@ public:
   bool is_empty(tensor const& t) const { return !t; }
   tensor contiguous(tensor const& t) const { return t; }
   void* data(tensor const& t) const { return t->data(); }
-  void describe(tensor const& t, cuda::tensor_head& head) const { numbers{}.describe(t, head); }
+  void describe(tensor const& t, tensor_head& head) const { numbers{}.describe(t, head); }
   tensor lend(tensor const& base, std::function<void()> gone) const {
     return numbers{}.lend(base, std::move(gone));
   }
-  tensor make(cuda::tensor_head const& head) const {
+  tensor make(tensor_head const& head) const {
     auto const pool = pools_;
     auto& mine = (*pool)[cuda::thread_stream{}.current()];
     std::unique_ptr<device_bytes const> found;

@@ -13,25 +13,12 @@
 #include <map>
 #include <stdexcept>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 namespace stretto {
 inline namespace v0 {
 namespace c10d {
-
-/// The way that messages of one kind take from one rank of a pipeline to another. Each has a group of its own with these two
-/// ranks, since calls of one group run in order: a receive that waits must not stand before a send that is ready.
-struct route {
-  int from;
-  int to;
-  bool gradient;
-
-  friend bool operator<(route const& a, route const& b) {
-    return std::tie(a.from, a.to, a.gradient) < std::tie(b.from, b.to, b.gradient);
-  }
-};
 
 /// Messages between pipeline ranks that are processes: a `peer_adapter` for tensors in host memory. A tensor travels as a
 /// header (what it is, its type and sizes) and its elements in order. `rank` is the own rank in the pipeline. A send never
@@ -43,8 +30,8 @@ public:
 
   peers(int rank, waiting& in_flight) : rank_(rank), waiting_(in_flight), sent_(in_flight) {}
 
-  /// Before the first message. In `of` rank 0 sends and rank 1 receives.
-  void add(route const& along, group of) { ways_[along].along = std::move(of); }
+  /// Before the first message, each route with a group of its own. In `of` rank 0 sends and rank 1 receives.
+  void add(message_route const& along, group of) { ways_[along].along = std::move(of); }
 
   void send(message const& about, at::Tensor const& content) {
     way& to = way_of({rank_, about.peer, about.gradient});
@@ -131,7 +118,7 @@ private:
   static std::int64_t key_of(message const& m) {
     return ((static_cast<std::int64_t>(m.stage) << 32) + m.microbatch) * 16 + m.chain * 2 + m.gradient;
   }
-  way& way_of(route const& along) {
+  way& way_of(message_route const& along) {
     auto const found = ways_.find(along);
     if (found == ways_.end())
       throw std::logic_error("c10d::peers has no group from rank " + std::to_string(along.from) +
@@ -141,7 +128,7 @@ private:
 
   int rank_;
   waiting& waiting_;
-  std::map<route, way> ways_;
+  std::map<message_route, way> ways_;
   sent_messages sent_;
 };
 

@@ -6,50 +6,20 @@
 #include <stretto/adapters/cuda/follow.hpp>
 #include <stretto/adapters/cuda/handles.hpp>
 #include <stretto/adapters/cuda/reach.hpp>
+#include <stretto/detail/landings.hpp>
+#include <stretto/message_tensors.hpp>
 
-#include <array>
 #include <atomic>
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <utility>
-#include <vector>
 
 namespace stretto {
 inline namespace v0 {
 namespace cuda {
-
-/// What a message says of its tensor.
-struct tensor_head {
-  std::int64_t type = 0;
-  std::int64_t dimensions = 0;
-  std::array<std::int64_t, 8> sizes{};
-  std::size_t bytes = 0;
-
-  friend bool operator==(tensor_head const&, tensor_head const&) = default;
-};
-
-/// What messages need to know of a tensor library.
-/// - `contiguous(t)`: the elements of `t` in order, in memory of the device; `data(t)` is where they lie.
-/// - `describe(t, head)`: fills the head. Throws if it does not fit.
-/// - `make(head)`: a tensor of that description on the current device, whose memory belongs to the current stream.
-/// - `lend(base, gone)`: a tensor over the storage of `base`; calls `gone` when nobody holds that storage any more but `base`.
-template <class Library>
-concept message_tensors = requires(Library const& of, typename Library::tensor const& sent, tensor_head& head,
-                                   tensor_head const& known) {
-  { of.is_empty(sent) } -> std::convertible_to<bool>;
-  { of.contiguous(sent) } -> std::same_as<typename Library::tensor>;
-  { of.data(sent) } -> std::same_as<void*>;
-  of.describe(sent, head);
-  { of.make(known) } -> std::same_as<typename Library::tensor>;
-  { of.lend(sent, std::function<void()>()) } -> std::same_as<typename Library::tensor>;
-};
 
 /// A copy of what one rank sends, for the other to fetch. It belongs to the sender's lane, so it goes back only when the
 /// fetch is over.
@@ -65,48 +35,6 @@ template <class Tensor> struct lent_tensor {
   edge taken; ///< behind it the copy has been fetched; to be looked at once `is_taken`
   std::atomic<bool> is_taken{false}, is_left{false};
 };
-
-namespace detail {
-
-/// Memory that messages arrive in, of one rank. Who holds a tensor last drops it on the lane that has seen all of its
-/// readers, which is not the lane that received it: so the next receive into its memory waits for that lane.
-template <class Tensor> class landings {
-public:
-  struct place {
-    Tensor base{};
-    tensor_head head{};
-    edge left;
-    unsigned long long capture = 0; ///< that `left` is part of
-  };
-
-  /// Memory of that description, behind whose `left` it may be written; null: there is none.
-  std::shared_ptr<place> take(tensor_head const& head, unsigned long long capture) {
-    std::lock_guard const lock(mutex_);
-    for (auto& each : free_)
-      if (each->head == head && each->capture == capture) {
-        auto found = std::exchange(each, free_.back());
-        free_.pop_back();
-        return found;
-      }
-    return nullptr;
-  }
-  /// Called from where a tensor is dropped, so it must not throw: what cannot be given back is left out.
-  void give_back(std::shared_ptr<place> const& which, cudaStream_t here) noexcept {
-    try {
-      which->capture = capture_of(here);
-      which->left.record(here);
-      std::lock_guard const lock(mutex_);
-      free_.push_back(which);
-    } catch (...) {
-    }
-  }
-
-private:
-  std::mutex mutex_;
-  std::vector<std::shared_ptr<place>> free_;
-};
-
-} // namespace detail
 
 /// What travels between the hosts: the tensor of the `Letters` of `peers`.
 template <class Tensor> using letter = std::shared_ptr<lent_tensor<Tensor>>;
@@ -188,6 +116,7 @@ public:
   }
 
 private:
+  using landings = stretto::detail::landings<tensor, tensor_head, edge>;
   using lent = lent_tensor<tensor>;
 
   tensor finish(lent& came, tensor made, cudaStream_t here) {
@@ -203,12 +132,15 @@ private:
     if (place) {
       place->left.wait(here);
     } else {
-      place = std::make_shared<typename detail::landings<tensor>::place>();
+      place = std::make_shared<typename landings::place>();
       place->base = tensors_.make(head);
       place->head = head;
     }
     return tensors_.lend(place->base, [to = landings_, place, current = current_] {
-      to->give_back(place, current.current());
+      to->give_back(place, [here = current.current()](auto& left_alone) {
+        left_alone.capture = detail::capture_of(here);
+        left_alone.left.record(here);
+      });
     });
   }
 
@@ -240,7 +172,7 @@ private:
   std::function<void(bool)> waits_;
   std::map<int, std::deque<letter<tensor>>> sent_;
   std::deque<letter<tensor>> captured_;
-  std::shared_ptr<detail::landings<tensor>> landings_ = std::make_shared<detail::landings<tensor>>();
+  std::shared_ptr<landings> landings_ = std::make_shared<landings>();
 };
 
 } // namespace cuda

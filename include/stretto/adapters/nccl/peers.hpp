@@ -2,68 +2,26 @@
 
 #include <stretto/adapter.hpp>
 #include <stretto/adapters/nccl/communicator.hpp>
-#include <stretto/adapters/nccl/landings.hpp>
+#include <stretto/detail/landings.hpp>
+#include <stretto/message_tensors.hpp>
 
-#include <algorithm>
-#include <array>
-#include <concepts>
-#include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <tuple>
 #include <utility>
 
 namespace stretto {
 inline namespace v0 {
 namespace nccl {
 
-/// The way that messages of one kind take from one rank of a pipeline to another. Each has a communicator of its own with these
-/// two ranks, since calls of one communicator run in order: a receive that waits must not stand before a send that is ready.
-struct route {
-  int from;
-  int to;
-  bool gradient;
-
-  friend bool operator<(route const& a, route const& b) {
-    return std::tie(a.from, a.to, a.gradient) < std::tie(b.from, b.to, b.gradient);
-  }
-};
-
 /// What goes ahead of a message by way of the hosts.
 struct message_head {
   message about{};
   bool is_there = false; ///< false: an empty tensor, of which nothing follows
-  std::int64_t type = 0;
-  std::int64_t dimensions = 0;
-  std::array<std::int64_t, 8> sizes{};
-  std::size_t bytes = 0;
-
-  /// Whether their tensors have type and sizes in common.
-  bool is_like(message_head const& other) const {
-    return type == other.type && dimensions == other.dimensions && sizes == other.sizes &&
-           bytes == other.bytes;
-  }
-};
-
-/// What messages need to know of a tensor library.
-/// - `contiguous(t)`: the elements of `t` in order, in memory of the device; `data(t)` is where they lie.
-/// - `describe(t, head)`: fills type, dimensions, sizes and bytes. Throws if they do not fit.
-/// - `make(head)`: a tensor of that description, whose memory belongs to the current stream.
-/// - `lend(base, gone)`: a tensor over the storage of `base`; calls `gone` when nobody holds that storage any more but `base`.
-template <class Library>
-concept message_tensors = requires(Library const& of, typename Library::tensor const& sent,
-                                   message_head& head, message_head const& known) {
-  { of.is_empty(sent) } -> std::convertible_to<bool>;
-  { of.contiguous(sent) } -> std::same_as<typename Library::tensor>;
-  { of.data(sent) } -> std::same_as<void*>;
-  of.describe(sent, head);
-  { of.make(known) } -> std::same_as<typename Library::tensor>;
-  { of.lend(sent, std::function<void()>()) } -> std::same_as<typename Library::tensor>;
+  tensor_head content{};
 };
 
 /// Messages between pipeline ranks by NCCL: a `peer_adapter` for tensors in device memory. `Heads` is a `peer_adapter` over
@@ -100,28 +58,29 @@ public:
     static_cast<void>(cudaMemPoolDestroy(pool_));
   }
 
-  /// Before the first message. In `over` rank 0 sends and rank 1 receives.
-  void add(route const& along, communicator& over) { ways_.try_emplace(along, over); }
+  /// Before the first message, each route with a communicator of its own. In `over` rank 0 sends and rank 1 receives.
+  void add(message_route const& along, communicator& over) { ways_.try_emplace(along, over); }
 
   void send(message const& about, tensor const& content) {
     way& to = way_of({rank_, about.peer, about.gradient});
     message_head head{.about = about};
     tensor const sent = tensors_.is_empty(content) ? tensor{} : tensors_.contiguous(content);
     if (!tensors_.is_empty(sent)) {
-      tensors_.describe(sent, head);
+      tensors_.describe(sent, head.content);
       head.is_there = true;
     }
     heads_.send(to.next(about), head);
-    if (head.bytes == 0) return;
+    if (head.content.bytes == 0) return;
     cudaStream_t const here = current_.current();
     void* copy = nullptr;
-    check(cudaMallocFromPoolAsync(&copy, head.bytes, pool_, here), "cudaMallocFromPoolAsync");
-    check(cudaMemcpyAsync(copy, tensors_.data(sent), head.bytes, cudaMemcpyDeviceToDevice, here),
+    auto const bytes = head.content.bytes;
+    check(cudaMallocFromPoolAsync(&copy, bytes, pool_, here), "cudaMallocFromPoolAsync");
+    check(cudaMemcpyAsync(copy, tensors_.data(sent), bytes, cudaMemcpyDeviceToDevice, here),
           "cudaMemcpyAsync");
     if (about.gradient) to.keep(sent, here);
     to.ordered.order(here, to.stream.get());
     to.over.group("send", to.stream.get(), [&](ncclComm_t comm) {
-      check(ncclSend(copy, head.bytes, ncclUint8, 1, comm, to.stream.get()), "ncclSend");
+      check(ncclSend(copy, bytes, ncclUint8, 1, comm, to.stream.get()), "ncclSend");
     });
     check(cudaFreeAsync(copy, to.stream.get()), "cudaFreeAsync");
   }
@@ -136,13 +95,15 @@ public:
       }
     for (;;) {
       message_head const head = heads_.receive(from.next(about));
-      tensor content = fetch(from, head);
+      tensor content = head.is_there ? fetch(from, head.content) : tensor{};
       if (is_same(head.about, about)) return content;
       from.early.emplace_back(head.about, std::move(content));
     }
   }
 
 private:
+  using landings = stretto::detail::landings<tensor, tensor_head, mark>;
+
   struct way {
     explicit way(communicator& along) : over(along) {}
 
@@ -176,8 +137,7 @@ private:
            a.chain == b.chain;
   }
 
-  tensor fetch(way& from, message_head const& head) {
-    if (!head.is_there) return {};
+  tensor fetch(way& from, tensor_head const& head) {
     if (head.bytes == 0) return tensors_.make(head);
     cudaStream_t const here = current_.current();
     tensor const content = land(head, here);
@@ -187,21 +147,21 @@ private:
     return content;
   }
 
-  tensor land(message_head const& head, cudaStream_t here) {
+  tensor land(tensor_head const& head, cudaStream_t here) {
     auto place = landings_->take(head);
     if (place) {
       place->left.wait(here);
     } else {
-      place = std::make_shared<typename landings<tensor, message_head>::place>();
+      place = std::make_shared<typename landings::place>();
       place->base = tensors_.make(head);
       place->head = head;
     }
     return tensors_.lend(place->base, [to = landings_, place, current = current_] {
-      to->give_back(place, current.current());
+      to->give_back(place, [here = current.current()](auto& left_alone) { left_alone.left.record(here); });
     });
   }
 
-  way& way_of(route const& along) {
+  way& way_of(message_route const& along) {
     auto const found = ways_.find(along);
     if (found == ways_.end())
       throw std::logic_error("nccl::peers has no communicator from rank " + std::to_string(along.from) +
@@ -214,9 +174,8 @@ private:
   Tensors tensors_;
   Current current_;
   cudaMemPool_t pool_ = nullptr;
-  std::shared_ptr<landings<tensor, message_head>> landings_ =
-      std::make_shared<landings<tensor, message_head>>();
-  std::map<route, way> ways_;
+  std::shared_ptr<landings> landings_ = std::make_shared<landings>();
+  std::map<message_route, way> ways_;
 };
 
 } // namespace nccl

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <stretto/message_tensors.hpp>
+
 #include <ATen/ATen.h>
 
 #include <cstddef>
@@ -13,15 +15,14 @@ namespace stretto {
 inline namespace v0 {
 namespace torch_cuda {
 
-/// What messages between pipeline ranks need to know of tensors: for `cuda::peers` and `nccl::peers`. `Head` describes one:
-/// type, dimensions, sizes, bytes.
+/// What messages between pipeline ranks need to know of tensors: for `cuda::peers` and `nccl::peers`.
 struct message_tensors {
   using tensor = at::Tensor;
 
   bool is_empty(at::Tensor const& t) const { return !t.defined(); }
   at::Tensor contiguous(at::Tensor const& t) const { return t.detach().contiguous(); }
   void* data(at::Tensor const& t) const { return t.data_ptr(); }
-  template <class Head> void describe(at::Tensor const& t, Head& head) const {
+  void describe(at::Tensor const& t, tensor_head& head) const {
     if (!t.is_cuda()) throw std::invalid_argument("a message of a tensor that is not in device memory");
     if (t.dim() > static_cast<std::int64_t>(head.sizes.size()))
       throw std::invalid_argument("a message of a tensor with " + std::to_string(t.dim()) +
@@ -31,7 +32,7 @@ struct message_tensors {
     for (std::int64_t d = 0; d < t.dim(); ++d) head.sizes[static_cast<std::size_t>(d)] = t.size(d);
     head.bytes = t.nbytes();
   }
-  template <class Head> at::Tensor make(Head const& head) const {
+  at::Tensor make(tensor_head const& head) const {
     return at::empty(at::IntArrayRef(head.sizes.data(), static_cast<std::size_t>(head.dimensions)),
                      at::TensorOptions(at::kCUDA).dtype(static_cast<at::ScalarType>(head.type)));
   }
@@ -44,6 +45,8 @@ struct message_tensors {
         .make_tensor();
   }
 };
+
+static_assert(stretto::message_tensors<message_tensors>);
 
 } // namespace torch_cuda
 } // namespace v0

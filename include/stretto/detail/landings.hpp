@@ -1,7 +1,5 @@
 #pragma once
 
-#include <stretto/adapters/nccl/stream.hpp>
-
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -9,33 +7,36 @@
 
 namespace stretto {
 inline namespace v0 {
-namespace nccl {
+namespace detail {
 
 /// Memory that messages arrive in, of one rank. Who holds a tensor last drops it on the lane that has seen all of its
-/// readers, which is not the lane that received it: so the next receive into its memory waits for that lane.
-template <class Tensor, class Head> class landings {
+/// readers, which is not the lane that received it: so the next receive into its memory waits for that lane. `Mark` is an
+/// event, `Head` describes a tensor.
+template <class Tensor, class Head, class Mark> class landings {
 public:
   struct place {
     Tensor base{};
     Head head{};
-    mark left{};
+    Mark left{};
+    unsigned long long capture = 0; ///< that `left` is part of; 0: none
   };
 
   /// Memory of that description, behind whose `left` it may be written; null: there is none.
-  std::shared_ptr<place> take(Head const& head) {
+  std::shared_ptr<place> take(Head const& head, unsigned long long capture = 0) {
     std::lock_guard const lock(mutex_);
     for (auto& each : free_)
-      if (each->head.is_like(head)) {
+      if (each->head == head && each->capture == capture) {
         auto found = std::exchange(each, free_.back());
         free_.pop_back();
         return found;
       }
     return nullptr;
   }
-  /// Called from where a tensor is dropped, so it must not throw: what cannot be given back is left out.
-  void give_back(std::shared_ptr<place> const& which, cudaStream_t here) noexcept {
+  /// `leave(place)` records `left`. Called from where a tensor is dropped, so it must not throw: what cannot be given back is
+  /// left out.
+  template <class Leave> void give_back(std::shared_ptr<place> const& which, Leave const& leave) noexcept {
     try {
-      which->left.record(here);
+      leave(*which);
       std::lock_guard const lock(mutex_);
       free_.push_back(which);
     } catch (...) {
@@ -47,6 +48,6 @@ private:
   std::vector<std::shared_ptr<place>> free_;
 };
 
-} // namespace nccl
+} // namespace detail
 } // namespace v0
 } // namespace stretto
