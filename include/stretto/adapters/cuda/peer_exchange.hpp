@@ -7,6 +7,7 @@
 #include <stretto/adapters/cuda/follow.hpp>
 #include <stretto/adapters/cuda/handles.hpp>
 #include <stretto/adapters/cuda/reach.hpp>
+#include <stretto/adapters/cuda/share.hpp>
 #include <stretto/adapters/cuda/staged_exchange.hpp>
 
 #include <atomic>
@@ -89,12 +90,7 @@ public:
       return;
     }
     if (me_ == 0) room_ = std::make_shared<detail::push_room>(size_);
-    std::vector<std::shared_ptr<detail::push_room> const*> mine(size_, &room_), theirs(size_);
-    ranks_.all_to_all(mine.data(), ones_.data(), theirs.data(), ones_.data(), sizeof(mine[0]));
-    auto const shared = *theirs[0];
-    // Nobody goes on before all have taken their share.
-    wait_for_all();
-    room_ = shared;
+    room_ = detail::share(room_, ranks_)[0];
   }
   peer_exchange(peer_exchange const&) = delete;
   peer_exchange& operator=(peer_exchange const&) = delete;

@@ -27,7 +27,8 @@ namespace cuda {
 ///
 /// A call only issues. Host threads meet in every call, to tell where rows go; streams wait for each other by flags in host
 /// memory. A rank that does not come to a call within the deadline is named. A failure, and a deadline in which nothing goes
-/// on, let go the streams that wait; the exchange is of no use then, and every further call throws. One stream at a time may be in use. Calls cannot be captured.
+/// on, let go the streams that wait; the exchange is of no use then, and every further call throws. One stream at a time may
+/// be in use. Calls cannot be captured.
 template <row_exchange Ranks, stream_follower Current = thread_stream> class process_exchange {
 public:
   static constexpr bool capturable = false;

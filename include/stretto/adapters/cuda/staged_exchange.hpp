@@ -4,6 +4,7 @@
 #include <stretto/adapters/cuda/capture.hpp>
 #include <stretto/adapters/cuda/exchange_options.hpp>
 #include <stretto/adapters/cuda/follow.hpp>
+#include <stretto/adapters/cuda/share.hpp>
 #include <stretto/adapters/cuda/staging.hpp>
 
 #include <algorithm>
@@ -38,12 +39,7 @@ public:
         size_(static_cast<std::size_t>(ranks_.ranks())), me_(static_cast<std::size_t>(ranks_.rank())),
         own_staging_(std::make_shared<detail::staging>()), ones_(size_, 1), first_(size_ + 1), to_(size_),
         from_(size_) {
-    std::vector<std::shared_ptr<detail::staging> const*> mine(size_, &own_staging_), theirs(size_);
-    ranks_.all_to_all(mine.data(), ones_.data(), theirs.data(), ones_.data(), sizeof(mine[0]));
-    for (auto const* each : theirs) stagings_.push_back(*each);
-    // Nobody goes on before all have taken their share.
-    std::vector<int> counts(size_);
-    ranks_.exchange_counts(ones_.data(), counts.data());
+    stagings_ = detail::share(own_staging_, ranks_);
   }
   staged_exchange(staged_exchange const&) = delete;
   staged_exchange& operator=(staged_exchange const&) = delete;

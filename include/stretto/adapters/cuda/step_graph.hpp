@@ -5,6 +5,7 @@
 #include <stretto/adapters/cuda/follow.hpp>
 #include <stretto/adapters/cuda/handles.hpp>
 #include <stretto/adapters/cuda/joint_capture.hpp>
+#include <stretto/adapters/cuda/share.hpp>
 
 #include <cuda_runtime_api.h>
 
@@ -75,12 +76,7 @@ public:
         counts_(ones_.size()) {
     std::shared_ptr<detail::joint_capture> made;
     if (me_ == 0) made = std::make_shared<detail::joint_capture>(ones_.size(), std::move(failed));
-    std::vector<std::shared_ptr<detail::joint_capture> const*> mine(ones_.size(), &made),
-        theirs(ones_.size());
-    ranks_.all_to_all(mine.data(), ones_.data(), theirs.data(), ones_.data(), sizeof(mine[0]));
-    all_ = *theirs[0];
-    // Nobody goes on before all have taken their share.
-    meet();
+    all_ = detail::share(made, ranks_)[0];
   }
   step_graph(step_graph const&) = delete;
   step_graph& operator=(step_graph const&) = delete;
