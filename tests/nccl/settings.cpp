@@ -19,7 +19,7 @@ std::vector<rank_settings> some_ranks(int count) {
   std::vector<rank_settings> ranks;
   for (int rank = 0; rank < count; ++rank) {
     rank_settings one;
-    one.library = one.header;
+    one.loaded = one.header;
     one.process = "process " + std::to_string(rank);
     one.gpu = "gpu " + std::to_string(rank);
     one.gpu_name = "NVIDIA H200 at 0000:0" + std::to_string(rank) + ":00.0";
@@ -44,7 +44,7 @@ TEST_CASE("what a rank is travels as text", "[nccl]") {
   one.variables["NCCL_ALGO"] = "a=b";
   auto const again = rank_settings::of_text(one.text());
   CHECK(again.text() == one.text());
-  CHECK(again.library == NCCL_VERSION_CODE);
+  CHECK(again.loaded == NCCL_VERSION_CODE);
   CHECK(again.variables.at("NCCL_ALGO") == "a=b");
   CHECK(again.host_id == "h 7");
 }
@@ -71,16 +71,16 @@ TEST_CASE("two ranks on one GPU are told what to set", "[nccl]") {
 
 TEST_CASE("versions of NCCL that do not go together are named", "[nccl]") {
   auto ranks = some_ranks(2);
-  ranks[1].header = 22809, ranks[1].library = 22803;
+  ranks[1].header = 22809, ranks[1].loaded = 22803;
   CHECK_THAT(nccl::problem_among(ranks),
              ContainsSubstring("rank 1 runs with NCCL 2.28.3 and was compiled with 2.28.9"));
-  ranks[1].header = 22803, ranks[1].library = 22809, ranks[0].library = 22809;
+  ranks[1].header = 22803, ranks[1].loaded = 22809, ranks[0].loaded = 22809;
   ranks[0].header = 22809;
   CHECK(nccl::problem_among(ranks).empty());
-  ranks[1].library = 23007;
+  ranks[1].loaded = 23007;
   CHECK_THAT(nccl::problem_among(ranks),
              ContainsSubstring("rank 1 runs with NCCL 2.30.7 and rank 0 with 2.28.9"));
-  ranks[1].library = 30000;
+  ranks[1].loaded = 30000;
   CHECK_THAT(nccl::problem_among(ranks),
              ContainsSubstring("rank 1 runs with NCCL 3.0.0 and was compiled with 2.28.3"));
   CHECK(nccl::version_text(2708) == "2.7.8");

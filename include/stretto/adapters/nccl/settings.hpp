@@ -19,7 +19,7 @@ namespace nccl {
 /// What of a rank decides whether NCCL can join it to others. Travels as text.
 struct rank_settings {
   int header = NCCL_VERSION_CODE; ///< that the program was compiled with
-  int library = 0; ///< that it runs with
+  int loaded = 0; ///< that it runs with
   std::string process; ///< ranks of one process have the same
   std::string gpu; ///< of all GPUs on all machines
   std::string gpu_name; ///< for sentences
@@ -30,7 +30,7 @@ struct rank_settings {
 
   std::string text() const {
     std::ostringstream out;
-    out << header << '\n' << library << '\n' << gpus << '\n';
+    out << header << '\n' << loaded << '\n' << gpus << '\n';
     for (auto const* each : {&process, &gpu, &gpu_name, &visible_gpus, &host_id}) out << *each << '\n';
     for (auto const& [name, value] : variables) out << name << '=' << value << '\n';
     return out.str();
@@ -40,7 +40,7 @@ struct rank_settings {
     std::string line;
     auto const next = [&] { return std::getline(in, line) ? line : std::string(); };
     rank_settings found;
-    for (auto* each : {&found.header, &found.library, &found.gpus}) *each = std::atoi(next().c_str());
+    for (auto* each : {&found.header, &found.loaded, &found.gpus}) *each = std::atoi(next().c_str());
     for (auto* each : {&found.process, &found.gpu, &found.gpu_name, &found.visible_gpus, &found.host_id})
       *each = next();
     while (std::getline(in, line))
@@ -91,7 +91,7 @@ inline std::string const& process_name() {
 /// Of this process and its current GPU.
 inline rank_settings settings_here() {
   rank_settings mine;
-  check(ncclGetVersion(&mine.library), "ncclGetVersion");
+  check(ncclGetVersion(&mine.loaded), "ncclGetVersion");
   mine.process = process_name();
   int device = 0;
   check(cudaGetDeviceCount(&mine.gpus), "cudaGetDeviceCount");
@@ -157,13 +157,13 @@ inline std::string problem_among(std::vector<rank_settings> const& ranks) {
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     auto const& one = ranks[rank];
     auto const who = "rank " + std::to_string(rank);
-    if (major_of(one.library) != major_of(one.header) || one.library < one.header)
-      return who + " runs with NCCL " + version_text(one.library) + " and was compiled with " +
+    if (major_of(one.loaded) != major_of(one.header) || one.loaded < one.header)
+      return who + " runs with NCCL " + version_text(one.loaded) + " and was compiled with " +
              version_text(one.header) +
              "; put the library that goes with the header first in LD_LIBRARY_PATH";
-    if (one.library != ranks[0].library)
-      return who + " runs with NCCL " + version_text(one.library) + " and rank 0 with " +
-             version_text(ranks[0].library) + "; give all ranks one version";
+    if (one.loaded != ranks[0].loaded)
+      return who + " runs with NCCL " + version_text(one.loaded) + " and rank 0 with " +
+             version_text(ranks[0].loaded) + "; give all ranks one version";
   }
   auto const different = detail::different_variable(ranks);
   return different.empty() ? detail::shared_gpu(ranks) : different;
