@@ -7,12 +7,10 @@
 #include <stretto/adapters/host.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <random>
 #include <stdexcept>
@@ -36,72 +34,8 @@ inline int gpus_here() {
 /// Ranks take turns.
 inline void use_gpu_of(int rank, int gpus) { cuda::check(cudaSetDevice(rank % gpus), "cudaSetDevice"); }
 
-/// One capture for the streams of all ranks. The ranks take turns at it: whoever waits for others in an exchange lets go.
-class capture_of_all {
-public:
-  explicit capture_of_all(host::group& group)
-      : group_(group), joins_(static_cast<std::size_t>(group.ranks())) {}
-  ~capture_of_all() {
-    if (replay_) static_cast<void>(cudaGraphExecDestroy(replay_));
-  }
-  capture_of_all(capture_of_all const&) = delete;
-  capture_of_all& operator=(capture_of_all const&) = delete;
-
-  /// For `exchange_options::waits`.
-  void waits(bool begins) {
-    if (!captures_) return;
-    if (begins)
-      turn_.unlock();
-    else
-      turn_.lock();
-  }
-
-  /// Collective; nothing is under way. `issue()` issues on `here`.
-  template <class Issue> void record(int rank, cudaStream_t here, Issue issue) {
-    auto ranks = group_.communicator(rank);
-    ranks.barrier();
-    if (rank == 0) {
-      cuda::check(cudaStreamBeginCapture(here, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-      fork_.record(here);
-      captures_ = true;
-    }
-    ranks.barrier();
-    {
-      std::lock_guard const mine(turn_);
-      if (rank != 0) fork_.wait(here);
-      issue();
-      joins_[static_cast<std::size_t>(rank)].record(here);
-    }
-    ranks.barrier();
-    if (rank == 0) {
-      captures_ = false;
-      for (auto const& each : joins_) each.wait(here);
-      cudaGraph_t graph = nullptr;
-      cuda::check(cudaStreamEndCapture(here, &graph), "cudaStreamEndCapture");
-      cuda::check(cudaGraphInstantiate(&replay_, graph, 0), "cudaGraphInstantiate");
-      cuda::check(cudaGraphDestroy(graph), "cudaGraphDestroy");
-    }
-    ranks.barrier();
-  }
-  /// Collective; returns when it is over. What it needs is there.
-  void replay(int rank, cudaStream_t here) {
-    auto ranks = group_.communicator(rank);
-    ranks.barrier();
-    if (rank == 0) {
-      cuda::check(cudaGraphLaunch(replay_, here), "cudaGraphLaunch");
-      cuda::check(cudaStreamSynchronize(here), "cudaStreamSynchronize");
-    }
-    ranks.barrier();
-  }
-
-private:
-  host::group& group_;
-  std::mutex turn_;
-  std::atomic<bool> captures_{false};
-  cuda::edge fork_;
-  std::vector<cuda::edge> joins_;
-  cudaGraphExec_t replay_ = nullptr;
-};
+/// One graph of the steps of all ranks. Their exchanges hand on the turn at its capture.
+using graph_of_all = cuda::step_graph<cuda::thread_stream, cuda::no_graph_memory, host::communicator>;
 
 template <class Exchange>
 Exchange make_exchange(host::group& group, int rank,
@@ -238,15 +172,14 @@ template <class Exchange> int wrong_rounds(exchange_case const& of) {
 template <class Exchange> int wrong_replays(exchange_case const& of, int replays) {
   std::vector<int> wrong(static_cast<std::size_t>(of.ranks));
   host::group group(of.ranks);
-  capture_of_all captured(group);
   group.run([&](int rank) {
     use_gpu_of(rank, of.gpus);
     std::optional<random_delay> delay;
     if (of.delays) delay.emplace(rank);
     rank_lanes lanes({.rank = rank}, {}, &group.board());
     cudaStream_t const here = lanes.stream(lane::comm);
-    auto exchange = make_exchange<Exchange>(group, rank, std::chrono::milliseconds(10000),
-                                            [&](bool begins) { captured.waits(begins); });
+    auto exchange =
+        make_exchange<Exchange>(group, rank, std::chrono::milliseconds(10000), cuda::hand_on_turn);
     auto const bytes_of = [&](int round, int shape) {
       return round_bytes(rank, of.ranks, round, shape, of.rows, of.row_bytes);
     };
@@ -256,18 +189,22 @@ template <class Exchange> int wrong_replays(exchange_case const& of, int replays
     round_data const first(bytes_of(0, 0));
     lanes.run(lane::comm, dispatch_op, [&] { first.issue(exchange, of.row_bytes, here); });
     lanes.drain();
-    captured.record(rank, here, [&] {
-      auto const current = cuda::thread_stream{}.enter(here);
+    graph_of_all graph({}, {}, group.communicator(rank));
+    auto const step = [&] {
+      cudaStream_t const captured = cuda::thread_stream{}.current();
       for (auto const& each : calls) {
-        if (delay) (*delay)(here);
-        each.issue(exchange, of.row_bytes, here);
+        if (delay) (*delay)(captured);
+        each.issue(exchange, of.row_bytes, captured);
       }
-    });
+    };
+    graph.warm(step);
+    graph.capture(step);
     int found = first.is_wrong();
     for (int replay = 0; replay < replays; ++replay) {
       for (int call = 0; call < of.rounds; ++call)
         calls[static_cast<std::size_t>(call)].refill(bytes_of(1000 * replay + call, call));
-      captured.replay(rank, here);
+      graph.replay();
+      graph.wait();
       for (auto const& each : calls) found += each.is_wrong();
       if (replay % 3 != 1) continue;
       round_data const eager(bytes_of(replay, replay));
