@@ -6,6 +6,9 @@
 #include <stretto/adapters/cuda.hpp>
 #include <stretto/adapters/host.hpp>
 
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -219,38 +222,6 @@ template <class Exchange> int wrong_replays(exchange_case const& of, int replays
   return sum;
 }
 
-/// Whether a step that fails on one rank ends on both, and the next one brings the right bytes.
-template <class Exchange> bool ends_together_and_goes_on() {
-  host::group group(2);
-  std::vector<int> right(2);
-  group.run([&](int rank) {
-    rank_lanes lanes({.rank = rank}, {}, &group.board());
-    auto exchange = make_exchange<Exchange>(group, rank);
-    int ended = 0;
-    for (int step = 0; step < 6; ++step) {
-      std::vector<round_data> calls;
-      for (int i = 0; i < 3; ++i) calls.emplace_back(round_bytes(rank, 2, step, step, many_rows, 64));
-      int const fails_before = step % 2 == 1 ? step / 2 : 3;
-      for (int i = 0; i < 3; ++i) {
-        if (rank == 1 && i == fails_before)
-          lanes.run(lane::compute, {mlp, pass::forward, lane::compute, 0, 0},
-                    [] { throw std::runtime_error("lost its way"); });
-        lanes.run(lane::comm, dispatch_op,
-                  [&] { calls[static_cast<std::size_t>(i)].issue(exchange, 64, lanes.stream(lane::comm)); });
-      }
-      try {
-        lanes.drain();
-        for (auto const& each : calls) ended += fails_before == 3 && !each.is_wrong();
-      } catch (host::step_error const& problem) {
-        ended += 3 * (fails_before < 3 && problem.rank == 1 && problem.op.phase == mlp);
-      }
-      if (fails_before < 3) group.reset();
-    }
-    right[static_cast<std::size_t>(rank)] = ended;
-  });
-  return right == std::vector<int>{18, 18};
-}
-
 /// An exchange of device rows where the laws look at it: rows come from and go to the host.
 template <class Exchange> class seen_from_host {
 public:
@@ -293,6 +264,56 @@ template <class Exchange> bool keeps_the_laws(int ranks, int gpus) {
     kept[static_cast<std::size_t>(rank)] = all;
   });
   return std::count(kept.begin(), kept.end(), 1) == ranks;
+}
+
+/// 200 calls ahead, under random delays, and the laws of row exchanges; with one GPU and with two.
+template <class Exchange> void check_delays() {
+  int const ranks = GENERATE(2, 4), gpus = GENERATE(1, 2);
+  if (gpus > gpus_here()) return;
+  CHECK(wrong_rounds<Exchange>({.ranks = ranks, .gpus = gpus, .rounds = 200, .delays = true}) == 0);
+  CHECK(keeps_the_laws<Exchange>(ranks, gpus));
+}
+
+template <class Exchange> void check_replays() {
+  int const ranks = GENERATE(1, 2, 4), gpus = GENERATE(1, 2);
+  rows_of const rows = GENERATE(random_rows, no_rows, rows_to_the_first, many_rows);
+  if (gpus > gpus_here() || (rows == many_rows && ranks == 4)) return;
+  CAPTURE(ranks, gpus);
+  auto const row_bytes = static_cast<std::size_t>(rows == many_rows ? 300 : 64);
+  CHECK(wrong_replays<Exchange>({ranks, gpus, rows, row_bytes, rows == many_rows ? 3 : 5, true},
+                                rows == many_rows ? 3 : 20) == 0);
+}
+
+/// Whether a step that fails on one rank ends on both, and the next one brings the right bytes.
+template <class Exchange> bool ends_together_and_goes_on() {
+  host::group group(2);
+  std::vector<int> right(2);
+  group.run([&](int rank) {
+    rank_lanes lanes({.rank = rank}, {}, &group.board());
+    auto exchange = make_exchange<Exchange>(group, rank);
+    int ended = 0;
+    for (int step = 0; step < 6; ++step) {
+      std::vector<round_data> calls;
+      for (int i = 0; i < 3; ++i) calls.emplace_back(round_bytes(rank, 2, step, step, many_rows, 64));
+      int const fails_before = step % 2 == 1 ? step / 2 : 3;
+      for (int i = 0; i < 3; ++i) {
+        if (rank == 1 && i == fails_before)
+          lanes.run(lane::compute, {mlp, pass::forward, lane::compute, 0, 0},
+                    [] { throw std::runtime_error("lost its way"); });
+        lanes.run(lane::comm, dispatch_op,
+                  [&] { calls[static_cast<std::size_t>(i)].issue(exchange, 64, lanes.stream(lane::comm)); });
+      }
+      try {
+        lanes.drain();
+        for (auto const& each : calls) ended += fails_before == 3 && !each.is_wrong();
+      } catch (host::step_error const& problem) {
+        ended += 3 * (fails_before < 3 && problem.rank == 1 && problem.op.phase == mlp);
+      }
+      if (fails_before < 3) group.reset();
+    }
+    right[static_cast<std::size_t>(rank)] = ended;
+  });
+  return right == std::vector<int>{18, 18};
 }
 
 } // namespace test

@@ -24,22 +24,9 @@ TEST_CASE("pushed rows reach the ranks they are for, call after call", "[gpu]") 
                               .rounds = rows == many_rows ? 3 : 6}) == 0);
 }
 
-TEST_CASE("pushed rows arrive under random delays, 200 calls ahead", "[gpu]") {
-  int const ranks = GENERATE(2, 4), gpus = GENERATE(1, 2);
-  if (gpus > gpus_here()) return;
-  CHECK(wrong_rounds<pusher>({.ranks = ranks, .gpus = gpus, .rounds = 200, .delays = true}) == 0);
-  CHECK(keeps_the_laws<pusher>(ranks, gpus));
-}
+TEST_CASE("pushed rows arrive under random delays, 200 calls ahead", "[gpu]") { check_delays<pusher>(); }
 
-TEST_CASE("replays of pushes bring what eager calls bring", "[gpu]") {
-  int const ranks = GENERATE(1, 2, 4), gpus = GENERATE(1, 2);
-  rows_of const rows = GENERATE(random_rows, no_rows, rows_to_the_first, many_rows);
-  if (gpus > gpus_here() || (rows == many_rows && ranks == 4)) return;
-  CAPTURE(ranks, gpus);
-  auto const row_bytes = static_cast<std::size_t>(rows == many_rows ? 300 : 64);
-  CHECK(wrong_replays<pusher>({ranks, gpus, rows, row_bytes, rows == many_rows ? 3 : 5, true},
-                              rows == many_rows ? 3 : 20) == 0);
-}
+TEST_CASE("replays of pushes bring what eager calls bring", "[gpu]") { check_replays<pusher>(); }
 
 TEST_CASE("ranks that disagree about pushed rows are told, all of them", "[gpu]") {
   host::group group(3);

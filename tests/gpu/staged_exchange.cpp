@@ -19,22 +19,9 @@ TEST_CASE("rows reach the ranks they are for, call after call", "[gpu]") {
         0);
 }
 
-TEST_CASE("staged rows arrive under random delays, 200 calls ahead, on every GPU", "[gpu]") {
-  int const ranks = GENERATE(2, 4), gpus = GENERATE(1, 2);
-  if (gpus > gpus_here()) return;
-  CHECK(wrong_rounds<stager>({.ranks = ranks, .gpus = gpus, .rounds = 200, .delays = true}) == 0);
-  CHECK(keeps_the_laws<stager>(ranks, gpus));
-}
+TEST_CASE("staged rows arrive under random delays, 200 calls ahead, on every GPU", "[gpu]") { check_delays<stager>(); }
 
-TEST_CASE("replays of staged calls bring what eager calls bring", "[gpu]") {
-  int const ranks = GENERATE(1, 2, 4), gpus = GENERATE(1, 2);
-  rows_of const rows = GENERATE(random_rows, no_rows, rows_to_the_first, many_rows);
-  if (gpus > gpus_here() || (rows == many_rows && ranks == 4)) return;
-  CAPTURE(ranks, gpus);
-  auto const row_bytes = static_cast<std::size_t>(rows == many_rows ? 300 : 64);
-  CHECK(wrong_replays<stager>({ranks, gpus, rows, row_bytes, rows == many_rows ? 3 : 5, true},
-                              rows == many_rows ? 3 : 20) == 0);
-}
+TEST_CASE("replays of staged calls bring what eager calls bring", "[gpu]") { check_replays<stager>(); }
 
 TEST_CASE("ranks that disagree about rows are told, all of them", "[gpu]") {
   host::group group(2);
