@@ -7,10 +7,9 @@ using namespace test;
 
 TEST_CASE("a process that is killed in a call ends the calls and the streams of the others", "[gpu]") {
   int const ranks = GENERATE(2, 4), gpus = GENERATE(1, 2);
-  if (gpus > gpus_without_asking()) return;
+  if (gpus > gpus_of_machine()) return;
   CAPTURE(ranks, gpus);
-  forked_ranks forked(ranks);
-  auto const survives = [&](forked_ranks& of_rank) {
+  auto const survives = [&](shared_exchange& of_rank) {
     int const me = of_rank.rank();
     use_gpu_of(me, gpus);
     cuda::stream own;
@@ -19,7 +18,7 @@ TEST_CASE("a process that is killed in a call ends the calls and the streams of 
     auto exchange = make_process_exchange(of_rank, std::chrono::milliseconds(1000));
     for (int i = 0; i < 3; ++i) data.issue(exchange, 64, own.get());
     cuda::check(cudaStreamSynchronize(own.get()), "cudaStreamSynchronize");
-    of_rank.meet();
+    of_rank.barrier();
     cuda::host_flags never(1);
     if (me == 1) {
       // It comes to the call, and what it sends does not.
@@ -40,12 +39,11 @@ TEST_CASE("a process that is killed in a call ends the calls and the streams of 
     if (!is_told) std::fprintf(stderr, "rank %d: '%s'\n", me, told.c_str());
     return is_told;
   };
-  CHECK(forked.count_true(survives) == ranks - 1);
+  CHECK(count_true(ranks, survives) == ranks - 1);
 }
 
 TEST_CASE("a process that is killed in the last call of a step ends the streams of the others", "[gpu]") {
-  forked_ranks forked(2);
-  auto const survives = [](forked_ranks& of_rank) {
+  auto const survives = [](shared_exchange& of_rank) {
     use_gpu_of(of_rank.rank(), 1);
     cuda::stream own;
     auto const current = cuda::thread_stream{}.enter(own.get());
@@ -53,7 +51,7 @@ TEST_CASE("a process that is killed in the last call of a step ends the streams 
     auto exchange = make_process_exchange(of_rank, std::chrono::milliseconds(2000));
     data.issue(exchange, 64, own.get());
     cuda::check(cudaStreamSynchronize(own.get()), "cudaStreamSynchronize");
-    of_rank.meet();
+    of_rank.barrier();
     cuda::host_flags never(1);
     if (of_rank.rank() == 1) cuda::flag_ops().wait_for(never[0], 1).issue(own.get());
     data.issue(exchange, 64, own.get());
@@ -68,5 +66,5 @@ TEST_CASE("a process that is killed in the last call of a step ends the streams 
     }
     return told == "call 3 of a process_exchange given up: a rank has failed";
   };
-  CHECK(forked.count_true(survives) == 1);
+  CHECK(count_true(2, survives) == 1);
 }

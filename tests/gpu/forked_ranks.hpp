@@ -23,8 +23,9 @@
 
 namespace test {
 
-/// GPUs of this machine, without asking CUDA: a process that has asked cannot fork.
+/// GPUs of this machine, or as many as the runtime of threads has, without asking CUDA: a process that has asked cannot fork.
 inline int gpus_of_machine() {
+  if (char const* const told = std::getenv("STRETTO_GPUS")) return std::atoi(told);
   int count = 0;
   while (std::filesystem::exists("/dev/nvidia" + std::to_string(count))) ++count;
   return count;
@@ -130,21 +131,21 @@ public:
     auto* in = static_cast<char*>(receive);
     for (int from = 0; from < ranks_; ++from) {
       take(places.data(), from, 0, sizeof places);
-      auto const bytes = static_cast<std::size_t>(receive_rows[from]) * row_bytes;
-      take(in, from, sizeof places + places[static_cast<std::size_t>(rank_)], bytes);
-      in += bytes;
+      auto const size = static_cast<std::size_t>(receive_rows[from]) * row_bytes;
+      take(in, from, sizeof places + places[static_cast<std::size_t>(rank_)], size);
+      in += size;
     }
     barrier();
   }
 
 private:
-  void put(void const* what, std::size_t bytes, std::size_t at) {
-    if (at + bytes > shared_board::most_bytes)
+  void put(void const* what, std::size_t size, std::size_t at) {
+    if (at + size > shared_board::most_bytes)
       throw std::length_error("shared_exchange: too much for a test");
-    if (bytes > 0) std::memcpy(board_.slots[static_cast<std::size_t>(rank_)].data() + at, what, bytes);
+    if (size > 0) std::memcpy(board_.slots[static_cast<std::size_t>(rank_)].data() + at, what, size);
   }
-  void take(void* to, int from, std::size_t at, std::size_t bytes) const {
-    if (bytes > 0) std::memcpy(to, board_.slots[static_cast<std::size_t>(from)].data() + at, bytes);
+  void take(void* to, int from, std::size_t at, std::size_t size) const {
+    if (size > 0) std::memcpy(to, board_.slots[static_cast<std::size_t>(from)].data() + at, size);
   }
 
   shared_board& board_;

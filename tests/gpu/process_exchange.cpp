@@ -7,7 +7,7 @@ using namespace test;
 
 namespace {
 
-bool rounds_are_right(forked_ranks& ranks, int gpus) {
+bool rounds_are_right(shared_exchange& ranks, int gpus) {
   use_gpu_of(ranks.rank(), gpus);
   cuda::stream own;
   auto const current = cuda::thread_stream{}.enter(own.get());
@@ -25,12 +25,12 @@ bool rounds_are_right(forked_ranks& ranks, int gpus) {
     cuda::check(cudaStreamSynchronize(own.get()), "cudaStreamSynchronize");
     for (auto const& each : data) right = right && !each.is_wrong();
     // Nobody gives memory back while others may still push.
-    ranks.meet();
+    ranks.barrier();
   }
   seen_from_host<exchange_of_processes> seen(exchange);
   right = laws::counts_are_transposed(seen) && right;
   right = laws::rows_arrive_in_rank_order(seen) && right;
-  ranks.meet();
+  ranks.barrier();
   return right;
 }
 
@@ -39,15 +39,13 @@ bool rounds_are_right(forked_ranks& ranks, int gpus) {
 // Nothing here may touch CUDA before it forks.
 TEST_CASE("rows are pushed between processes, under random delays", "[gpu]") {
   int const ranks = GENERATE(2, 4), gpus = GENERATE(1, 2);
-  if (gpus > gpus_without_asking()) return;
+  if (gpus > gpus_of_machine()) return;
   CAPTURE(ranks, gpus);
-  forked_ranks forked(ranks);
-  CHECK(forked.count_true([&](forked_ranks& of_rank) { return rounds_are_right(of_rank, gpus); }) == ranks);
+  CHECK(count_true(ranks, [&](shared_exchange& of_rank) { return rounds_are_right(of_rank, gpus); }) == ranks);
 }
 
 TEST_CASE("after a call that a rank gave up every further call is refused", "[gpu]") {
-  forked_ranks forked(2);
-  auto const is_refused = [](forked_ranks& ranks) {
+  auto const is_refused = [](shared_exchange& ranks) {
     use_gpu_of(ranks.rank(), 1);
     cuda::stream own;
     auto const current = cuda::thread_stream{}.enter(own.get());
@@ -55,7 +53,7 @@ TEST_CASE("after a call that a rank gave up every further call is refused", "[gp
     auto exchange = make_process_exchange(ranks, std::chrono::milliseconds(20000));
     data.issue(exchange, 64, own.get());
     cuda::check(cudaStreamSynchronize(own.get()), "cudaStreamSynchronize");
-    ranks.meet();
+    ranks.barrier();
     int const negative[] = {-1, -1};
     bool told = false;
     try {
@@ -63,7 +61,7 @@ TEST_CASE("after a call that a rank gave up every further call is refused", "[gp
     } catch (std::invalid_argument const&) {
       told = true;
     }
-    ranks.meet();
+    ranks.barrier();
     std::string said;
     try {
       data.issue(exchange, 64, own.get());
@@ -71,8 +69,8 @@ TEST_CASE("after a call that a rank gave up every further call is refused", "[gp
       said = problem.what();
     }
     cuda::check(cudaStreamSynchronize(own.get()), "cudaStreamSynchronize");
-    ranks.meet();
+    ranks.barrier();
     return told == (ranks.rank() == 0) && said.ends_with("given up: a rank has failed");
   };
-  CHECK(forked.count_true(is_refused) == 2);
+  CHECK(count_true(2, is_refused) == 2);
 }
