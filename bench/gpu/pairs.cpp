@@ -85,7 +85,7 @@ row measure(shape const& of, meeting const& with, int rank, arguments const& fro
       throw std::runtime_error(std::string(variant_names[which]) +
                                " computed or received other bits than a serial step by hand");
   std::vector<variant> const in_graphs{split_by_hand, split_executor};
-  if (from.graph) bench.capture(in_graphs, with.graphs);
+  if (from.graph) bench.capture(in_graphs);
 
   // The bound that a chip reaches which is not hot yet.
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
@@ -103,11 +103,11 @@ row measure(shape const& of, meeting const& with, int rank, arguments const& fro
       if (bench.gated() && how.wall) times.wall_us = bench.run(which, false).wall_us;
       if (repeat >= 0) result.times[which].push_back(times);
     }
-    for (std::size_t i = 0; i < with.graphs.size(); ++i) {
-      auto times = bench.replay(*with.graphs[i], bench.gated());
+    for (std::size_t i = 0; i < bench.captured(); ++i) {
+      auto times = bench.replay(i, bench.gated());
       if (bench.checksum() != beside)
         throw std::runtime_error(std::string(variant_names[in_graphs[i]]) + ": the bits of a replay differ");
-      if (bench.gated() && how.wall) times.wall_us = bench.replay(*with.graphs[i], false).wall_us;
+      if (bench.gated() && how.wall) times.wall_us = bench.replay(i, false).wall_us;
       if (repeat >= 0) result.captured[i].push_back(times);
     }
   }
@@ -116,7 +116,7 @@ row measure(shape const& of, meeting const& with, int rank, arguments const& fro
   if (from.ranks <= from.gpus)
     for (double const each : bench.of_all(bench.dilation()))
       result.dilation = (std::max)(result.dilation, each);
-  bench.forget(with.graphs);
+  bench.forget();
   return result;
 }
 
@@ -138,10 +138,8 @@ int run(arguments const& from) {
   group.add_domain();
   stream_gate gate(from.ranks);
   power_watch power(0);
-  capture_turns turns;
-  std::vector<std::unique_ptr<captured_step>> graphs;
-  meeting const with{group, gate, turns, graphs};
-  auto const transport = transport_named(from.transport, group, turns, from.nccl);
+  meeting const with{group, gate};
+  auto const transport = transport_named(from.transport, group, from.nccl);
   for (auto const& size : from.sizes)
     for (double const ratio : from.ratios)
       group.run([&](int rank) {

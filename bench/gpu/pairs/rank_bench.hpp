@@ -45,8 +45,6 @@ struct settings {
 struct meeting {
   host::group& group;
   stream_gate& gate;
-  capture_turns& turns;
-  std::vector<std::unique_ptr<captured_step>>& graphs;
 };
 
 using make_transport = std::function<std::unique_ptr<row_transport>(int rank)>;
@@ -56,9 +54,8 @@ class rank_bench {
 public:
   rank_bench(meeting const& with, int rank, shape const& of, settings const& how,
              make_transport const& transport)
-      : shape_(of), how_(how), rank_(rank), gate_(with.gate), turns_(with.turns),
-        between_(with.group.communicator(rank, 1)), transport_(transport(rank)),
-        data_(of, rank, *transport_, kernels_, gated_.get()),
+      : shape_(of), how_(how), rank_(rank), gate_(with.gate), between_(with.group.communicator(rank, 1)),
+        transport_(transport(rank)), data_(of, rank, *transport_, kernels_, gated_.get()),
         rows_(*transport_, of, rank, with.group.ranks()), times_(of, with.gate), board_(with.group.board()),
         lanes_({.rank = rank}, {}, &board_),
         multiprocessors_(how.multiprocessors < 0 ? transport_->multiprocessors(of.peer_bytes())
@@ -99,34 +96,30 @@ public:
     return slowest(times);
   }
 
-  /// Collective: a captured step of each of these, for all ranks. They go before any rank's bench.
-  void capture(std::vector<variant> const& which, std::vector<std::unique_ptr<captured_step>>& to) {
-    if (rank_ == 0)
-      for (std::size_t i = 0; i < which.size(); ++i)
-        to.push_back(
-            std::make_unique<captured_step>(turns_, between_.ranks(), transport_->captured_together()));
-    between_.barrier();
-    for (std::size_t i = 0; i < which.size(); ++i) capture(which[i], *to[i]);
-  }
-  void forget(std::vector<std::unique_ptr<captured_step>>& which) {
-    between_.barrier();
-    if (rank_ == 0) which.clear();
-    between_.barrier();
-  }
-  void capture(variant which, captured_step& as) {
-    as.record(between_, gated_.get(), [&] {
+  /// Collective, as is what follows: a graph of each of these.
+  void capture(std::vector<variant> const& which) {
+    for (auto const each : which) {
+      graphs_.push_back(std::make_unique<captured_step>(between_, board_, transport_->captured_together()));
       auto const here = cuda::thread_stream{}.enter(gated_.get());
-      issue(which);
-    });
+      graphs_.back()->capture([&] { issue(each); });
+    }
+  }
+  std::size_t captured() const { return graphs_.size(); }
+  /// A graph holds what all ranks have.
+  void forget() {
+    between_.barrier();
+    graphs_.clear();
+    between_.barrier();
   }
   /// As `run`, of a captured step: it has no times of pairs, and the host only launches.
-  step_times replay(captured_step const& which, bool gated) {
+  step_times replay(std::size_t which, bool gated) {
     begin(gated);
     double launched = 0, wall = 0;
     try {
+      auto const here = cuda::thread_stream{}.enter(gated_.get());
       times_.begin(gated_.get(), gated);
       auto const start = clock::now();
-      which.launch(rank_, gated_.get());
+      graphs_[which]->replay();
       launched = us_since(start);
       times_.end(gated_.get());
       cuda::check(cudaStreamSynchronize(gated_.get()), "cudaStreamSynchronize");
@@ -259,7 +252,6 @@ private:
   settings how_;
   int rank_;
   stream_gate& gate_;
-  capture_turns& turns_;
   host::communicator between_;
   cuda::stream gated_;
   memory_kernels kernels_;
@@ -278,6 +270,7 @@ private:
   run_of<TwoStreamStep> two_stream_;
   run_of<SplitStep> split_;
   by_hand hand_serial_, hand_two_stream_, hand_split_;
+  std::vector<std::unique_ptr<captured_step>> graphs_;
 };
 
 } // namespace layer_pairs

@@ -2,6 +2,7 @@
 
 #include "rank_bench.hpp"
 
+#include <stretto/adapters/cuda/joint_capture.hpp>
 #include <stretto/adapters/cuda/peer_exchange.hpp>
 #include <stretto/adapters/cuda/staged_exchange.hpp>
 #include <stretto/adapters/nccl.hpp>
@@ -72,10 +73,10 @@ private:
 inline constexpr char const* transport_names = "staged (copy engines, through pinned host memory), peer "
                                                "(copy engines, between GPUs), nccl (a GPU for each rank)";
 
-inline make_transport transport_named(std::string const& name, host::group& group, capture_turns& turns,
+inline make_transport transport_named(std::string const& name, host::group& group,
                                       nccl::communicator_options const& of_nccl) {
   cuda::exchange_options const options{std::chrono::milliseconds(20000), [&group] { return group.failed(); },
-                                       [&turns](bool begins) { turns.waits(begins); }};
+                                       cuda::hand_on_turn};
   if (name == "staged")
     return [&group, options](int rank) -> std::unique_ptr<row_transport> {
       return std::make_unique<rows_over<cuda::staged_exchange<host::communicator>>>(
