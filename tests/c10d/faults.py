@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from launching import TINY, free_port, start, write_text
 
@@ -21,22 +21,25 @@ SLACK = 30
 PIPELINES = [("one_f_one_b_ep", "split_dw"), ("dual_pipe_v", "split_dw"), ("interleaved_ep", "two_stream_1f1b"),
              ("zero_bubble_v", "serial"), ("gpipe", "autograd"), ("zero_bubble_h1", "split_dw"), ("interleaved", "serial"),
              ("one_f_one_b", "two_stream_1f1b"), ("serial", "serial")]
+# Expert ranks and pipeline ranks.
+GRIDS = [(2, 2), (1, 4), (1, 3), (2, 1)]
 NAMED = re.compile(r"^train_moe: rank \d+: .+, microbatch \d+ failed: .+$")
 BETWEEN = re.compile(r"^train_moe: rank \d+ failed: .+$")
 
 
 def fault(program: str, folder: pathlib.Path, text: str, seed: int, how: signal.Signals, more: list[str] | None = None,
-          variables: Callable[[int], dict[str, object]] = lambda rank: {}, starts: float = 0.3, deadline: int = DEADLINE) -> tuple[bool, float]:
+          variables: Callable[[int], dict[str, object]] = lambda rank: {}, starts: float = 0.3, deadline: int = DEADLINE,
+          grids: Sequence[tuple[int, int]] = GRIDS, sizes: list[str] = TINY, microbatches: int = 8) -> tuple[bool, float]:
     """Whether the survivors named an op, and after how long the last of them had ended. `more`: flags; `variables`: of a rank;
-    `starts`: after how many seconds steps run."""
+    `starts`: after how many seconds steps run; `grids`: of expert and pipeline ranks; `sizes`: of the model."""
     chance = random.Random(seed)
     pipeline, policy = PIPELINES[seed % len(PIPELINES)]
-    ep, pp = chance.choice([(2, 2), (1, 4), (1, 3), (2, 1)])
+    ep, pp = chance.choice(grids)
     ranks, port, output, results = ep * pp, free_port(), folder / "out.txt", folder / "results.json"
     output.write_text("")
     # Long before the end something happens.
-    flags = ["--text", text, *TINY, "--ep", str(ep), "--pp", str(pp), "--pipeline", pipeline, "--policy", policy, "--microbatches",
-             "8", "--steps", "10000", "--deadline", str(deadline), "--json", str(results), *(more or [])]
+    flags = ["--text", text, *sizes, "--ep", str(ep), "--pp", str(pp), "--pipeline", pipeline, "--policy", policy, "--microbatches",
+             str(microbatches), "--steps", "10000", "--deadline", str(deadline), "--json", str(results), *(more or [])]
     running = [start(program, flags, output if rank == 0 else folder / f"out.{rank}", RANK=rank, WORLD_SIZE=ranks,
                      MASTER_PORT=port, **variables(rank)) for rank in range(ranks)]
     what = f"seed {seed}: {pipeline}, {policy}, {ep} x {pp} ranks"
