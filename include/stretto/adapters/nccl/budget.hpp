@@ -4,7 +4,6 @@
 #include <stretto/adapters/nccl/session.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -33,23 +32,24 @@ struct fixed_stream {
 /// `compute_us`, the compute that is to hide it, or the fastest of all if none does: a multiprocessor that is taken
 /// from compute for good costs more than a call that is done early gains (measured). Collective over the ranks of one
 /// `color` of the session, which are those of `ranks`; all ranks of the session call it. For when a run is planned: it takes
-/// a second, and the communicators that it tried stay until the session ends.
+/// a second, and the communicators that it tried stay until the session ends. Ranks of a negative `color`, which have no
+/// all-to-all, get a budget without a communicator.
 template <host_exchange Host>
 cta_budget choose_budget(session& of, Host ranks, std::size_t bytes, double compute_us, int color = 0,
                          std::vector<int> const& budgets = {2, 4, 8, 16, 32}) {
   auto const all = static_cast<std::size_t>(ranks.ranks());
   std::vector<int> const counts(all, 1);
   side_stream stream;
-  void* memory = nullptr;
-  check(cudaMalloc(&memory, 2 * all * (std::max)(bytes, std::size_t{1})), "cudaMalloc");
-  auto* const out = static_cast<char*>(memory);
-  std::array<cudaEvent_t, 2> marks{};
-  for (auto& each : marks) check(cudaEventCreate(&each), "cudaEventCreate");
+  stream_memory const memory(stream.get(), 2 * all * (std::max)(bytes, std::size_t{1}));
+  auto* const out = memory.data();
+  mark const begin(cudaEventDefault), end(cudaEventDefault);
   cta_budget best;
   bool found = false;
   // Ranks of other colors go on trying, and each attempt is a meeting of all.
   for (int const most : budgets) {
-    auto& over = *of.split(color, {.most_ctas = most});
+    auto* const made = of.split(color, {.most_ctas = most});
+    if (made == nullptr) continue;
+    auto& over = *made;
     over.connect();
     rows<Host, detail::fixed_stream> exchange(ranks, over, {stream.get()});
     auto const call = [&] {
@@ -57,12 +57,12 @@ cta_budget choose_budget(session& of, Host ranks, std::size_t bytes, double comp
     };
     constexpr int warm = 3, calls = 10;
     for (int i = 0; i < warm; ++i) call();
-    check(cudaEventRecord(marks[0], stream.get()), "cudaEventRecord");
+    begin.record(stream.get());
     for (int i = 0; i < calls; ++i) call();
-    check(cudaEventRecord(marks[1], stream.get()), "cudaEventRecord");
+    end.record(stream.get());
     over.wait_for(stream.get(), "all_to_all");
     float milliseconds = 0;
-    check(cudaEventElapsedTime(&milliseconds, marks[0], marks[1]), "cudaEventElapsedTime");
+    check(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), "cudaEventElapsedTime");
     double const mine = 1e3 * static_cast<double>(milliseconds) / calls;
     std::vector<double> times(all);
     ranks.all_gather(&mine, 1, times.data());
@@ -73,8 +73,6 @@ cta_budget choose_budget(session& of, Host ranks, std::size_t bytes, double comp
     }
     found = found || slowest <= compute_us;
   }
-  for (auto const each : marks) check(cudaEventDestroy(each), "cudaEventDestroy");
-  check(cudaFree(memory), "cudaFree");
   return best;
 }
 

@@ -76,9 +76,8 @@ public:
     constexpr std::size_t bytes = 64;
     auto const all = static_cast<std::size_t>(ranks_);
     side_stream stream;
-    void* memory = nullptr;
-    check(cudaMalloc(&memory, 2 * all * bytes), "cudaMalloc");
-    auto* const out = static_cast<char*>(memory);
+    stream_memory const memory(stream.get(), 2 * all * bytes);
+    auto* const out = memory.data();
     auto const calls = [&](ncclComm_t comm) {
       for (int step = 1; step < ranks_; ++step) {
         int const to = (rank_ + step) % ranks_, from = (rank_ - step + ranks_) % ranks_;
@@ -95,7 +94,6 @@ public:
     auto const allowed = gate_.calls.joining();
     group("the first call", stream.get(), calls, allowed);
     wait_for(stream.get(), "the first call", allowed);
-    check(cudaFree(memory), "cudaFree");
   }
 
   /// Returns when the stream is idle; throws when the deadline passes, NCCL reports an error or the ranks have given up.

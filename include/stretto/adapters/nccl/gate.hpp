@@ -17,11 +17,14 @@ class gate {
 public:
   gate(std::chrono::milliseconds deadline, std::chrono::milliseconds joining) : calls(deadline, joining) {}
 
-  /// For as long as it lives nobody frees a communicator. Throws `error` where they were given up.
+  /// For as long as it lives nobody frees a communicator. Throws `error` where they were given up, whatever still waits for
+  /// that.
   class pass {
   public:
     pass(gate& through, char const* what, std::chrono::milliseconds allowed)
-        : of_(through), lock_(through.mutex_) {
+        : of_(through), lock_(through.mutex_, std::defer_lock) {
+      do of_.require_open();
+      while (!lock_.try_lock_for(std::chrono::milliseconds(10)));
       of_.require_open();
       of_.calls.begin(what, allowed);
     }
@@ -49,11 +52,10 @@ public:
     open_.store(false, std::memory_order_release);
     return true;
   }
-  /// Waits for whoever is inside, for a while.
-  std::unique_lock<std::timed_mutex> wait_until_empty(std::chrono::milliseconds at_most) {
+  /// Waits for whoever is inside of a gate that is closed, for a while. Nobody follows.
+  void wait_until_empty(std::chrono::milliseconds at_most) {
     std::unique_lock lock(mutex_, std::defer_lock);
     static_cast<void>(lock.try_lock_for(at_most));
-    return lock;
   }
 
   in_flight calls;

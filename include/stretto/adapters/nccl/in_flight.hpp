@@ -58,8 +58,9 @@ public:
     if (capture != cudaStreamCaptureStatusNone) return;
     std::unique_lock lock(mutex_);
     // When all places are taken the oldest must be done for this one to be watched; those after it will be.
-    if (count_ == calls_.size() && !forget_done()) return;
-    auto& to = calls_[(first_ + count_) % calls_.size()];
+    if (count_ == calls_.size()) forget_done();
+    if (count_ == calls_.size()) return;
+    auto& to = at(count_);
     // A stream that is full lets nobody record before it moves on, which the other thread may have to see to.
     lock.unlock();
     if (!to.done)
@@ -67,26 +68,27 @@ public:
     check(cudaEventRecord(to.done, stream), "cudaEventRecord");
     lock.lock();
     to.call = {what, stretto::detail::place_in_progress(), allowed, clock::now() + allowed};
+    to.is_over = false;
     ++count_;
   }
 
-  /// The oldest call that has not ended although its time is over. For one thread that never
-  /// captures.
+  /// The oldest call that has not ended although its time is over. Any thread, while others capture as well.
   std::optional<issued_call> overdue() {
     std::lock_guard const lock(mutex_);
     auto const now = clock::now();
     if (inside_ && inside_->late < now) return inside_;
-    while (count_ > 0 && calls_[first_].call.late < now)
-      if (!forget_done()) return calls_[first_].call;
+    // Calls are allowed different times, so that one that has much left may stand before one that is late.
+    for (std::size_t i = 0; i < count_; ++i)
+      if (at(i).call.late < now && !look(at(i))) return at(i).call;
+    while (count_ > 0 && at(0).is_over) drop_first();
     return std::nullopt;
   }
 
   /// The oldest call that has not ended, to name where something went wrong.
   std::optional<issued_call> oldest() {
     std::lock_guard const lock(mutex_);
-    while (count_ > 0 && forget_done()) {
-    }
-    if (count_ > 0) return calls_[first_].call;
+    forget_done();
+    if (count_ > 0) return at(0).call;
     return inside_;
   }
 
@@ -94,16 +96,28 @@ private:
   struct watched {
     issued_call call;
     cudaEvent_t done = nullptr;
+    bool is_over = false;
   };
 
-  bool forget_done() {
-    if (cudaEventQuery(calls_[first_].done) == cudaErrorNotReady) {
-      static_cast<void>(cudaGetLastError());
-      return false;
-    }
+  watched& at(std::size_t place) { return calls_[(first_ + place) % calls_.size()]; }
+
+  /// Whether it is over, be it by an error, which is for whoever waits for its stream to tell.
+  static bool look(watched& call) {
+    if (call.is_over) return true;
+    // Else the look would spoil what this or another thread captures.
+    auto mode = cudaStreamCaptureModeRelaxed;
+    static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode));
+    call.is_over = cudaEventQuery(call.done) != cudaErrorNotReady;
+    static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode));
+    if (!call.is_over) static_cast<void>(cudaGetLastError());
+    return call.is_over;
+  }
+  void forget_done() {
+    while (count_ > 0 && look(at(0))) drop_first();
+  }
+  void drop_first() {
     first_ = (first_ + 1) % calls_.size();
     --count_;
-    return true;
   }
 
   std::chrono::milliseconds const deadline_, joining_;

@@ -55,30 +55,33 @@ public:
     for (int other = 0; other < ranks(); ++other)
       if (other != rank()) total += bytes_of(send_rows[other]) + bytes_of(receive_rows[other]);
     std::size_t const own = bytes_of(send_rows[me]);
-    if (own > 0) {
-      std::size_t from = 0, to = 0;
-      for (std::size_t other = 0; other < me; ++other) {
-        from += bytes_of(send_rows[other]);
-        to += bytes_of(receive_rows[other]);
-      }
-      if (total > 0) begun_.order(here, beside_.get());
-      check(cudaMemcpyAsync(in + to, out + from, own, cudaMemcpyDeviceToDevice,
-                            total > 0 ? beside_.get() : here),
-            "cudaMemcpyAsync");
-    }
-    if (total > 0)
+    if (total > 0) {
+      if (own > 0) begun_.record(here);
       over_.group("all_to_all", here, [&](ncclComm_t comm) {
+        std::size_t from = 0, to = 0;
         for (int other = 0; other < ranks(); ++other) {
           std::size_t const leaving = bytes_of(send_rows[other]), coming = bytes_of(receive_rows[other]);
           if (other != rank() && leaving > 0)
-            check(ncclSend(out, leaving, ncclUint8, other, comm, here), "ncclSend");
+            check(ncclSend(out + from, leaving, ncclUint8, other, comm, here), "ncclSend");
           if (other != rank() && coming > 0)
-            check(ncclRecv(in, coming, ncclUint8, other, comm, here), "ncclRecv");
-          out += leaving;
-          in += coming;
+            check(ncclRecv(in + to, coming, ncclUint8, other, comm, here), "ncclRecv");
+          from += leaving;
+          to += coming;
         }
       });
-    if (own > 0 && total > 0) copied_.order(beside_.get(), here);
+    }
+    if (own == 0) return;
+    // Behind the group, which may throw: then nothing runs beside that nobody waits for.
+    std::size_t from = 0, to = 0;
+    for (std::size_t other = 0; other < me; ++other) {
+      from += bytes_of(send_rows[other]);
+      to += bytes_of(receive_rows[other]);
+    }
+    if (total > 0) begun_.wait(beside_.get());
+    check(
+        cudaMemcpyAsync(in + to, out + from, own, cudaMemcpyDeviceToDevice, total > 0 ? beside_.get() : here),
+        "cudaMemcpyAsync");
+    if (total > 0) copied_.order(beside_.get(), here);
   }
 
 private:

@@ -4,12 +4,14 @@
 #include <stretto/adapters/nccl/host_exchange.hpp>
 #include <stretto/adapters/nccl/settings.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <future>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -62,23 +64,15 @@ public:
   }
   session(session const&) = delete;
   session& operator=(session const&) = delete;
-  /// After the last call of all ranks has ended. NCCL waits there for ranks that it was connected to: what it has not ended
-  /// within the deadline of a call is left to the end of the process.
+  /// After the last call of all ranks has ended.
   ~session() {
     // Ranks that fail do not wait for each other.
     if (std::uncaught_exceptions() > exceptions_) abort("the rank has failed");
     if (aborted_.exchange(true)) return;
     gate_.close("the session has ended");
-    std::vector<ncclComm_t> all;
-    for (auto const& each : communicators_) all.push_back(each.handle());
-    all.push_back(root_);
-    auto const promised = std::make_shared<std::promise<void>>();
-    auto const ended = promised->get_future();
-    std::thread([all = std::move(all), device = device_, promised] {
-      static_cast<void>(cudaSetDevice(device));
+    auto const ended = apart([all = handles()] {
       for (auto const each : all) static_cast<void>(ncclCommDestroy(each));
-      promised->set_value();
-    }).detach();
+    });
     static_cast<void>(ended.wait_for(options_.deadline));
   }
 
@@ -92,7 +86,10 @@ public:
     require_same(gather_(std::to_string(color) + " " + options.text()));
     auto config = config_of(options);
     // Not on the stack: a thread of NCCL writes there, maybe after this call has been given up.
-    auto& made = made_.emplace_back(nullptr);
+    auto& made = [this]() -> ncclComm_t& {
+      std::lock_guard const lock(list_mutex_);
+      return made_.emplace_back(nullptr);
+    }();
     {
       gate::pass const inside(gate_, "ncclCommSplit", options_.joining);
       check(ncclCommSplit(root_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &made, &config),
@@ -121,16 +118,42 @@ public:
   void abort(std::string why) {
     gate_.close(std::move(why));
     if (aborted_.exchange(true)) return;
-    std::lock_guard const lock(list_mutex_);
-    static_cast<void>(cudaSetDevice(device_));
-    static_cast<void>(ncclGroupStart());
-    for (auto const& each : communicators_) static_cast<void>(ncclCommAbort(each.handle()));
-    if (root_ != nullptr) static_cast<void>(ncclCommAbort(root_));
-    auto const nobody_inside = gate_.wait_until_empty(std::chrono::seconds(5));
-    static_cast<void>(ncclGroupEnd());
+    auto const alone = std::make_shared<std::promise<void>>();
+    auto const ended = apart([all = handles(), nobody_inside = alone->get_future().share()] {
+      static_cast<void>(ncclGroupStart());
+      for (auto const each : all) static_cast<void>(ncclCommAbort(each));
+      nobody_inside.wait();
+      static_cast<void>(ncclGroupEnd());
+    });
+    constexpr std::chrono::seconds patience(5);
+    gate_.wait_until_empty(patience);
+    alone->set_value();
+    static_cast<void>(ended.wait_for((std::min<std::chrono::milliseconds>)(options_.deadline, patience)));
   }
 
 private:
+  std::vector<ncclComm_t> handles() {
+    std::lock_guard const lock(list_mutex_);
+    std::vector<ncclComm_t> all;
+    std::copy_if(made_.begin(), made_.end(), std::back_inserter(all),
+                 [](ncclComm_t each) { return each != nullptr; });
+    if (root_ != nullptr) all.push_back(root_);
+    return all;
+  }
+
+  /// NCCL frees communicators when the ranks that it was connected to have closed their side and graphs with its calls are
+  /// gone: for a rank that has stopped it would wait for ever. What has not ended in time is left to the end of the process.
+  template <class Work> std::future<void> apart(Work work) const {
+    auto const promised = std::make_shared<std::promise<void>>();
+    auto ended = promised->get_future();
+    std::thread([work = std::move(work), device = device_, promised] {
+      static_cast<void>(cudaSetDevice(device));
+      work();
+      promised->set_value();
+    }).detach();
+    return ended;
+  }
+
   static ncclConfig_t config_of(communicator_options const& options) {
     if (options.most_ctas < 0 || (options.most_ctas & (options.most_ctas - 1)) != 0)
       throw error("communicator_options::most_ctas is " + std::to_string(options.most_ctas) +

@@ -3,6 +3,7 @@
 #include <stretto/adapters/nccl/error.hpp>
 
 #include <concepts>
+#include <cstddef>
 
 namespace stretto {
 inline namespace v0 {
@@ -33,14 +34,34 @@ private:
   cudaStream_t handle_ = nullptr;
 };
 
-/// An event without timing.
+/// Device memory for calls on one stream, behind which it goes back: to free it would wait for a rank that is silent.
+class stream_memory {
+public:
+  stream_memory(cudaStream_t on, std::size_t bytes) : on_(on) {
+    check(cudaMallocAsync(&data_, bytes, on), "cudaMallocAsync");
+  }
+  stream_memory(stream_memory const&) = delete;
+  stream_memory& operator=(stream_memory const&) = delete;
+  ~stream_memory() { static_cast<void>(cudaFreeAsync(data_, on_)); }
+
+  char* data() const noexcept { return static_cast<char*>(data_); }
+
+private:
+  cudaStream_t on_;
+  void* data_ = nullptr;
+};
+
+/// An event, without timing unless it is told otherwise.
 class mark {
 public:
-  mark() { check(cudaEventCreateWithFlags(&handle_, cudaEventDisableTiming), "cudaEventCreateWithFlags"); }
+  explicit mark(unsigned flags = cudaEventDisableTiming) {
+    check(cudaEventCreateWithFlags(&handle_, flags), "cudaEventCreateWithFlags");
+  }
   mark(mark const&) = delete;
   mark& operator=(mark const&) = delete;
   ~mark() { static_cast<void>(cudaEventDestroy(handle_)); }
 
+  cudaEvent_t get() const noexcept { return handle_; }
   void record(cudaStream_t on) const { check(cudaEventRecord(handle_, on), "cudaEventRecord"); }
   void wait(cudaStream_t on) const { check(cudaStreamWaitEvent(on, handle_, 0), "cudaStreamWaitEvent"); }
   /// Whether what was issued before the last record is over.
