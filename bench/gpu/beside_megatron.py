@@ -1,20 +1,25 @@
-"""beside_megatron.py --train-moe PROGRAM --other COMMAND: whole steps of train_moe and of another trainer, in turns.
+"""beside_megatron.py --train-moe PROGRAM --other COMMAND --json FILE: whole steps of train_moe and of another trainer, in turns.
+beside_megatron.py --table FILE...: what was written, as tables for a page.
 
 Both run forward and backward of the same microbatches at the same shapes on two GPUs; neither updates weights in the measured
 time. COMMAND starts one rank of the other program and is run once for each rank, with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR
 and MASTER_PORT in its environment. In it {layers} {hidden} {heads} {ffn} {experts} {top_k} {seq} {batch} {microbatches} {vocab}
-stand for the shape. Rank 0 prints a line for each of its ways to run the step, in milliseconds and GiB:
+stand for the shape. Of what rank 0 prints these are read, the first for each of its ways to run the step:
 
     step NAME median MS ms ... peak GIB GiB
+    ... params/rank BILLIONS B
+    ... all-to-alls take MS ms
 
-train_moe routes by its router as it is initialised, which is less even than a forced balance; its peak is that of what a step makes,
-without parameters. The way named by --other-serial is the one without overlap. Megatron-Core's `overlap_moe_expert_parallel_comm` on and off are two
-such ways. A vocabulary of 256 makes the heads equal, since train_moe predicts bytes.
+Ways of train_moe are policies; POLICY+slots has slots of a fixed number (--capacity), POLICY+graph replays it as a graph.
+train_moe routes by its router as it is initialised, which is less even than a forced balance. A vocabulary of 256 makes the heads
+equal, since train_moe predicts bytes. Communication is what the all-to-alls of a serial step take, with the waits for the slower
+rank; peaks are of what a step makes, without parameters and gradients (of the other program 4 bytes a parameter are taken off).
 """
 
 import argparse
 import datetime
 import json
+import math
 import os
 import pathlib
 import re
@@ -31,7 +36,19 @@ SHAPES = {
     "fine": dict(layers=4, hidden=4096, heads=32, ffn=1024, experts=16, top_k=8, seq=4096, batch=2, microbatches=8),
     "small": dict(layers=4, hidden=2048, heads=32, ffn=2048, experts=8, top_k=2, seq=2048, batch=1, microbatches=8),
 }
-LINE = re.compile(r"^step\s+(\S+)\s+median\s+([0-9.]+)\s*ms(?:.*peak\s+([0-9.]+)\s*GiB)?")
+STEP = re.compile(r"^step\s+(\S+)\s+median\s+([0-9.]+)\s*ms(?:.*peak\s+([0-9.]+)\s*GiB)?", re.M)
+PARAMETERS = re.compile(r"params/rank\s+([0-9.]+)\s*B")
+COMMUNICATION = re.compile(r"all-to-alls take\s+([0-9.]+)\s*ms")
+# As train_moe has them: `fill_uninitialized_memory` would only cost time.
+DETERMINISTIC = """try:
+    import torch
+except ImportError as problem:
+    raise SystemExit(problem)
+torch.use_deterministic_algorithms(True)
+torch.utils.deterministic.fill_uninitialized_memory = False
+torch.backends.cudnn.deterministic = True
+torch.backends.cuda.enable_cudnn_sdp(False)
+"""
 
 
 def free_port() -> int:
@@ -40,103 +57,144 @@ def free_port() -> int:
         return one.getsockname()[1]
 
 
-def other(command: str, shape: dict, vocab: int, limit: float) -> dict[str, tuple[float, float]]:
-    """Milliseconds of a step and peak GiB, by the names that the other program gives its ways."""
-    port = str(free_port())
-    words = [word.format(**shape, vocab=vocab) for word in shlex.split(command)]
+def other(given: argparse.Namespace, shape: dict, hooks: str) -> dict[str, dict]:
+    """Of each way of the other program the milliseconds of a step, and its peak."""
+    words = [word.format(**shape, vocab=given.vocab) for word in shlex.split(given.other)]
+    common = {**os.environ, "WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    if given.other_deterministic:
+        pathlib.Path(hooks, "sitecustomize.py").write_text(DETERMINISTIC)
+        common.update(CUBLAS_WORKSPACE_CONFIG=":4096:8", PYTHONPATH=os.pathsep.join(filter(None, (hooks, os.environ.get("PYTHONPATH")))))
     ranks = []
     try:
         for rank in range(RANKS):
-            where = dict(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(RANKS), MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
-            ranks.append(subprocess.Popen(words, env={**os.environ, **where}, text=True, stderr=subprocess.STDOUT,
+            ranks.append(subprocess.Popen(words, env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}, text=True, stderr=subprocess.STDOUT,
                                           stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL))
-        said, _ = ranks[0].communicate(timeout=limit)
+        said, _ = ranks[0].communicate(timeout=given.limit)
         for one in ranks[1:]:
-            one.wait(timeout=limit)
+            one.wait(timeout=given.limit)
     finally:
         for one in ranks:
             if one.poll() is None:
                 one.kill()
                 one.wait()
-    found = {name: (float(ms), float(gib or "nan")) for name, ms, gib in (m.groups() for m in map(LINE.match, said.splitlines()) if m)}
-    if not found or any(one.returncode for one in ranks):
-        sys.exit(f"the other program ended with {[one.returncode for one in ranks]} and told {len(found)} ways to run a step:\n{said[-2000:]}")
-    return found
+    steps, parameters, communication = STEP.findall(said), PARAMETERS.search(said), COMMUNICATION.search(said)
+    if not steps or any(one.returncode for one in ranks):
+        sys.exit(f"the other program ended with {[one.returncode for one in ranks]} and told {len(steps)} ways to run a step:\n{said[-2000:]}")
+    kept = 4e9 * float(parameters[1]) / 2**30 if parameters else 0.0
+    return {name: dict(ms=[float(ms)], peak_gib=float(gib or "nan") - kept,
+                       comm_ms=float(communication[1]) if communication and name == given.other_serial else None) for name, ms, gib in steps}
 
 
-def ours(program: str, text: str, policy: str, shape: dict, steps: int, warm_up: int, more: list[str], limit: float) -> tuple[list[float], float]:
-    """Milliseconds of each step, and peak GiB of what a step makes."""
+def communication_of(trace: dict) -> float:
+    """Milliseconds that a rank spends in dispatch and combine, the mean of the ranks."""
+    ops = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
+    return sum(op["dur"] for op in ops if re.match(r"\w\.(dispatch|combine) ", op["name"])) / 1e3 / len({op["pid"] for op in ops})
+
+
+def ours(given: argparse.Namespace, way: str, shape: dict, folder: str) -> dict:
+    policy, *extra = way.split("+")
     flags = [word for name, value in shape.items() for word in ("--" + name.replace("_", "-"), str(value))]
-    with tempfile.TemporaryDirectory() as folder:
-        report = pathlib.Path(folder) / "run.json"
-        # So small a rate leaves the router where it began: the same routing in all steps.
-        done = subprocess.run([program, "--text", text, "--device", "cuda", "--dtype", "bf16", "--ep", str(RANKS), "--policy", policy, "--steps",
-                               str(steps + warm_up), "--lr", "1e-12", "--dense", "0", "--shared", "0", "--aux", "0", "--json", str(report), *flags, *more],
-                              text=True, capture_output=True, timeout=limit)
-        if done.returncode:
-            sys.exit(f"train_moe ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
-        told = json.loads(report.read_text())
-    return [1e3 * seconds for seconds in told["schedule_seconds"][warm_up:]], told["peak_bytes"] / 2**30
+    if extra:
+        flags += ["--capacity", str(given.capacity)] + ["--graph"] * ("graph" in extra)
+    report, trace = pathlib.Path(folder, "run.json"), pathlib.Path(folder, "trace.json")
+    if way == "serial":
+        flags += ["--trace", str(trace)]
+    # So small a rate leaves the router where it began: the same routing in all steps.
+    done = subprocess.run([given.train_moe, "--text", given.text, "--device", "cuda", "--dtype", "bf16", "--ep", str(RANKS), "--policy", policy, "--steps",
+                           str(given.steps + given.warm_up), "--lr", "1e-12", "--dense", "0", "--shared", "0", "--aux", "0", "--json", str(report), *flags,
+                           *shlex.split(given.more)], text=True, capture_output=True, timeout=given.limit)
+    if done.returncode:
+        sys.exit(f"train_moe ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
+    told = json.loads(report.read_text())
+    return dict(ms=[1e3 * seconds for seconds in told["schedule_seconds"][given.warm_up:]], peak_gib=told["peak_bytes"] / RANKS / 2**30,
+                comm_ms=communication_of(json.loads(trace.read_text())) if way == "serial" else None)
 
 
-def table(name: str, shape: dict, our_ms: dict, our_peak: dict, other_ms: dict, other_peak: dict, other_serial: str) -> tuple[str, dict]:
-    """Markdown, and the same as data. Each program is compared with its own step without overlap, and with the other's best."""
-    best_other = min(statistics.median(v) for v in other_ms.values())
-    lines = [f"### {name}: " + ", ".join(f"{k} {v}" for k, v in shape.items()), "",
-             "| program | step | median ms | least .. most | to own serial | other's best / this | peak GiB |", "| --- | --- | --- | --- | --- | --- | --- |"]
-    data = {}
-    for program, all_ms, peak, serial in (("train_moe", our_ms, our_peak, "serial"), ("the other", other_ms, other_peak, other_serial)):
-        base = statistics.median(all_ms[serial]) if serial in all_ms else float("nan")
-        data[program] = {}
-        for way, ms in all_ms.items():
-            middle = statistics.median(ms)
-            lines.append(f"| {program} | {way} | {middle:.1f} | {min(ms):.1f} .. {max(ms):.1f} | {middle / base:.3f} | {best_other / middle:.3f} | {peak[way]:.2f} |")
-            data[program][way] = dict(median_ms=middle, ms=ms, of_own_serial=middle / base, faster_than_others_best=best_other / middle, peak_gib=peak[way])
-    return "\n".join(lines) + "\n", data
+def note(runs: dict[str, dict], way: str, found: dict) -> None:
+    """One more turn of a way."""
+    before = runs.setdefault(way, dict(ms=[], peak_gib=0.0, comm_ms=[]))
+    before["ms"] += found["ms"]
+    before["peak_gib"] = max(before["peak_gib"], found["peak_gib"])
+    before["comm_ms"] += [] if found["comm_ms"] is None else [found["comm_ms"]]
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--train-moe", required=True, metavar="PROGRAM")
-    arguments.add_argument("--other", required=True, metavar="COMMAND")
-    arguments.add_argument("--other-serial", default="off", metavar="NAME")
-    arguments.add_argument("--shapes", default=",".join(SHAPES), help="of " + ", ".join(SHAPES) + "; one may be changed: small:layers=2:seq=512")
-    arguments.add_argument("--policies", default="serial,two_stream_1f1b,split_dw", help="of train_moe, each a run of its own")
-    arguments.add_argument("--rounds", type=int, default=2, help="turns of each program")
-    arguments.add_argument("--steps", type=int, default=8, help="measured steps of train_moe in a round")
-    arguments.add_argument("--warm-up", type=int, default=3)
-    arguments.add_argument("--vocab", type=int, default=256, help="of the other program; train_moe has 256")
-    arguments.add_argument("--text", default="/usr/include/c++")
-    arguments.add_argument("--more", default="", metavar="FLAGS", help="for train_moe, such as '--comm peer'")
-    arguments.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="for one run of one program")
-    arguments.add_argument("--json", type=pathlib.Path)
-    given = arguments.parse_args()
-
-    written = dict(date=datetime.date.today().isoformat(), other=given.other, vocab_of_other=given.vocab, more=given.more, shapes={})
+def measure(given: argparse.Namespace) -> None:
+    written = dict(date=datetime.date.today().isoformat(), other=given.other, other_serial=given.other_serial, other_without_comm=given.other_without_comm,
+                   other_deterministic=given.other_deterministic, vocab_of_other=given.vocab, capacity=given.capacity, more=given.more, shapes={})
     for text in given.shapes.split(","):
         name, *changes = text.split(":")
         if name not in SHAPES:
             sys.exit(f"--shapes knows {', '.join(SHAPES)}, not {name}")
         shape = {**SHAPES[name], **{k: int(v) for k, v in (change.split("=") for change in changes)}}
-        our_ms: dict[str, list[float]] = {}
-        our_peak: dict[str, float] = {}
-        other_ms: dict[str, list[float]] = {}
-        other_peak: dict[str, float] = {}
-        for _ in range(given.rounds):
-            for way, (ms, gib) in other(given.other, shape, given.vocab, given.limit).items():
-                other_ms.setdefault(way, []).append(ms)
-                print(f"{text}: the other, {way}: {ms:.1f} ms", file=sys.stderr, flush=True)
-                other_peak[way] = max(gib, other_peak.get(way, 0.0))
-            for policy in given.policies.split(","):
-                all_ms, gib = ours(given.train_moe, given.text, policy, shape, given.steps, given.warm_up, shlex.split(given.more), given.limit)
-                our_ms.setdefault(policy, []).extend(all_ms)
-                print(f"{text}: train_moe, {policy}: {statistics.median(all_ms):.1f} ms", file=sys.stderr, flush=True)
-                our_peak[policy] = max(gib, our_peak.get(policy, 0.0))
-        shown, data = table(name, shape, our_ms, our_peak, other_ms, other_peak, given.other_serial)
-        print(shown, flush=True)
-        written["shapes"][text] = dict(shape=shape, **data)
-        if given.json:
+        one = written["shapes"][text] = dict(shape=shape, train_moe={}, other={})
+
+        def tell(program: str, way: str, found: dict) -> None:
+            note(one[program], way, found)
+            print(f"{text}: {program}, {way}: {statistics.median(found['ms']):.1f} ms, {found['peak_gib']:.2f} GiB", file=sys.stderr, flush=True)
             given.json.write_text(json.dumps(written, indent=1) + "\n")
+
+        with tempfile.TemporaryDirectory() as folder:
+            for _ in range(given.rounds):
+                for way, found in other(given, shape, folder).items():
+                    tell("other", way, found)
+                for way in filter(None, given.ways.split(",")):
+                    tell("train_moe", way, ours(given, way, shape, folder))
+
+
+def share(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.0f} %" if whole > 0 else "-"
+
+
+def table(path: str) -> str:
+    """Each program is compared with its own step without overlap, and with the other's best."""
+    told = json.loads(pathlib.Path(path).read_text())
+    lines = []
+    for text, one in told["shapes"].items():
+        middle = {program: {way: statistics.median(run["ms"]) for way, run in one[program].items()} for program in ("train_moe", "other")}
+        floor = told["other_without_comm"]
+        best_other = min((ms for way, ms in middle["other"].items() if way != floor), default=math.nan)
+        lines += [f"**{text}**: " + ", ".join(f"{k} {v}" for k, v in one["shape"].items()), "",
+                  "| program | step | median ms | least .. most | of own serial | communication, ms | gained, of communication | gained, of what it allows "
+                  "| other's best / this | peak GiB a rank |", "| --- " * 10 + "|"]
+        for program, serial in (("train_moe", "serial"), ("other", told["other_serial"])):
+            base = middle[program].get(serial, math.nan)
+            comm = statistics.median(one[program].get(serial, {}).get("comm_ms") or [math.nan])
+            allowed = base - middle[program].get(floor, math.nan) if program == "other" else math.nan
+            for way, run in one[program].items():
+                ms, is_way = middle[program][way], way not in (serial, floor)
+                lines.append(f"| {program} | {way} | {ms:.1f} | {min(run['ms']):.1f} .. {max(run['ms']):.1f} | {ms / base:.3f} | "
+                             + (f"{comm:.1f}" if way == serial else "") + f" | {share(base - ms, comm) if is_way else ''} "
+                             f"| {share(base - ms, allowed) if is_way else ''} | {best_other / ms:.3f} | {run['peak_gib']:.2f} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--table", nargs="+", metavar="FILE")
+    arguments.add_argument("--train-moe", metavar="PROGRAM")
+    arguments.add_argument("--other", metavar="COMMAND")
+    arguments.add_argument("--other-serial", default="off", metavar="NAME")
+    arguments.add_argument("--other-without-comm", default="onhpnc", metavar="NAME", help="its overlapped step with nothing in place of the all-to-alls")
+    arguments.add_argument("--other-deterministic", action="store_true", help="with torch's deterministic algorithms, which train_moe always has")
+    arguments.add_argument("--shapes", default=",".join(SHAPES), help="of " + ", ".join(SHAPES) + "; one may be changed: small:layers=2:seq=512")
+    arguments.add_argument("--ways", default="serial,two_stream_1f1b,split_dw", help="of train_moe, each a run of its own, such as split_dw+graph")
+    arguments.add_argument("--capacity", type=float, default=1.5, help="of +slots and +graph")
+    arguments.add_argument("--rounds", type=int, default=2, help="turns of each program")
+    arguments.add_argument("--steps", type=int, default=8, help="measured steps of train_moe in a round")
+    arguments.add_argument("--warm-up", type=int, default=3)
+    arguments.add_argument("--vocab", type=int, default=256, help="of the other program; train_moe has 256")
+    arguments.add_argument("--text", default="/usr/include/c++")
+    arguments.add_argument("--more", default="--comm peer", metavar="FLAGS", help="for train_moe")
+    arguments.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="for one run of one program")
+    arguments.add_argument("--json", type=pathlib.Path)
+    given = arguments.parse_args()
+    if not given.table:
+        if not (given.train_moe and given.other and given.json):
+            arguments.error("--train-moe, --other and --json, or --table FILE")
+        measure(given)
+    for path in given.table or [str(given.json)]:
+        print(table(path))
 
 
 if __name__ == "__main__":
