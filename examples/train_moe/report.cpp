@@ -154,7 +154,8 @@ nlohmann::ordered_json json_of(options const& o, run_result const& run) {
           {"schedule_seconds", run.schedule_seconds},
           {"exposed_seconds", run.exposed_seconds},
           {"link_seconds", run.link_seconds},
-          {"peak_bytes", run.peak_bytes}};
+          {"peak_bytes", run.peak_bytes},
+          {"process_peak_bytes", run.process_peak_bytes}};
 }
 
 /// Columns as wide as their widest cell; the first to the left, the others to the right.

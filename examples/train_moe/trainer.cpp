@@ -150,9 +150,11 @@ private:
     for (auto const& each : gather_all<long>({static_cast<long>(::getpid())}, ranks_))
       if (result.process_ids.empty() || result.process_ids.back() != each[0])
         result.process_ids.push_back(each[0]);
-    std::size_t bytes = 0;
-    for (auto const& each : gather_all<std::size_t>({result.peak_bytes}, ranks_)) bytes += each[0];
-    result.peak_bytes = bytes;
+    auto const peaks = gather_all<std::size_t>({std::exchange(result.peak_bytes, 0)}, ranks_);
+    for (std::size_t process = 0; process < result.process_ids.size(); ++process) {
+      result.process_peak_bytes.push_back(peaks[process][0]);
+      result.peak_bytes += peaks[process][0];
+    }
   }
 
   template <class Window> void load(int microbatches, Window const& window) {

@@ -28,6 +28,7 @@ struct run_result {
   double exposed_seconds = 0; ///< of all steps, mean over the ranks; not a number where steps were replayed
   double link_seconds = 0;    ///< modelled link time of all steps, of the first rank
   std::size_t peak_bytes = 0; ///< of tensors that a step makes, all ranks together
+  std::vector<std::size_t> process_peak_bytes; ///< the same of each process
   std::vector<stretto::span> last_step;
   std::vector<long> process_ids; ///< of the ranks; one of them if all are threads of one process
 };

@@ -72,6 +72,9 @@ def check_bits(program: str, text: str, folder: pathlib.Path) -> None:
             assert found[key] == threads[key], (grid, key)
         ids = found["process_ids"]
         assert len(ids) == len(set(ids)) == int(count), ids
+        peaks = found["process_peak_bytes"]
+        assert len(peaks) == int(count) and min(peaks) > 0 and sum(peaks) == found["peak_bytes"], peaks
+        assert threads["process_peak_bytes"] == [threads["peak_bytes"]], threads
         if more:
             events = json.loads(trace.read_text())["traceEvents"]
             assert {e["pid"] for e in events} == set(range(int(count)))

@@ -1,0 +1,191 @@
+"""grid.py --train-moe PROGRAM --plan PROGRAM: whole steps of train_moe over grids of GPUs, beside what plan says of them.
+
+Three tables of Markdown on stdout; --json keeps all figures.
+
+scaling     tokens a second on 1, 2, 4 ... GPUs, expert parallel, with as many tokens a GPU, without overlap and with it;
+pipelines   for each grid of pipeline x expert ranks the step of every pipeline, and as a ratio to the first of --ways, beside the
+            replay of its plan with op costs from a serial run at equal expert ranks (no constant is fitted);
+memory      the peak of each pipeline rank beside the live layers of its plan times the size of a layer, which comes from two
+            serial runs of different depth; what embedding, head and a single op take counts once, on every rank.
+
+Ranks are processes, each with a GPU, started by examples/launch.sh; --threads lets them be threads of one process, --device cpu runs
+on cores (with `train_moe` for PROGRAM). A rate of 1e-12 keeps the routing as it is initialised. Milliseconds are those of forward
+and backward between two barriers, medians; tokens a second count the update too.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+
+LAUNCH = pathlib.Path(__file__).resolve().parents[2] / "examples" / "launch.sh"
+MODELS = {
+    "cuda": dict(layers=16, hidden=2048, heads=16, ffn=2048, experts=8, top_k=2, seq=4096, batch=1, microbatches=16, dtype="bf16"),
+    "cpu": dict(layers=16, hidden=128, heads=4, ffn=128, experts=8, top_k=2, seq=128, batch=2, microbatches=16, dtype="f32"),
+}
+WAYS = ["one_f_one_b:serial", "one_f_one_b_ep:split_dw", "interleaved_ep:two_stream_1f1b", "dual_pipe_v:split_dw", "zero_bubble_v:serial"]
+
+
+class Trainer:
+    """Runs of train_moe; what they write lies in a folder."""
+
+    def __init__(self, given: argparse.Namespace, model: dict, folder: pathlib.Path) -> None:
+        self.given, self.model, self.folder, self.runs = given, model, folder, 0
+
+    def run(self, pp: int, ep: int, pipeline: str, policy: str, traces: bool = False, **changes: int) -> tuple[dict, pathlib.Path]:
+        """The results, and where the trace is."""
+        given, ranks = self.given, pp * ep
+        self.runs += 1
+        results, trace = self.folder / f"{self.runs}.json", self.folder / f"{self.runs}.trace.json"
+        flags = [word for name, value in {**self.model, **changes}.items() for word in ("--" + name.replace("_", "-"), str(value))]
+        flags += ["--text", given.text, "--device", given.device, "--pp", str(pp), "--ep", str(ep), "--policy", policy, "--steps",
+                  str(given.warm_up + given.steps), "--lr", "1e-12", "--deadline", "120", "--json", str(results)]
+        flags += ["--pipeline", pipeline] if pipeline else []
+        flags += ["--chunks", "2"] if pipeline.startswith("interleaved") else []
+        flags += ["--trace", str(trace)] if traces else []
+        launch = ["sh", str(LAUNCH), *(["--share-gpu"] if given.share_gpu else []), str(ranks), "--"]
+        command = [*([] if given.threads or ranks == 1 else launch), given.train_moe, *flags, *given.more.split()]
+        # No program here has a use for NVLink multicast.
+        done = subprocess.run(command, env={"NCCL_NVLS_ENABLE": "0", **os.environ}, text=True, capture_output=True, timeout=given.limit)
+        if done.returncode:
+            sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stdout[-500:]}{done.stderr[-2000:]}")
+        told = json.loads(results.read_text())
+        told["ms"] = [1e3 * seconds for seconds in told["schedule_seconds"][given.warm_up:]]
+        told["whole_ms"] = [1e3 * seconds for seconds in told["step_seconds"][given.warm_up:]]
+        told["exposed_ms"] = 1e3 * told["exposed_seconds"] / len(told["step_seconds"])
+        print(f"{pp} x {ep} ranks, {pipeline or 'no pipeline'}, {policy}: {statistics.median(told['ms']):.1f} ms", file=sys.stderr, flush=True)
+        return told, trace
+
+    def plan(self, *words: object) -> dict:
+        done = subprocess.run([self.given.plan, *map(str, words), "--json"], text=True, capture_output=True, timeout=self.given.limit)
+        if done.returncode:
+            sys.exit(f"plan {' '.join(map(str, words))}: {done.stderr}")
+        return json.loads(done.stdout)
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)) + "\n"
+
+
+def scaling(trainer: Trainer, counts: list[int], policies: list[str]) -> tuple[str, list[dict]]:
+    model, rows, found, alone = trainer.model, [], [], {}
+    for count in counts:
+        for policy in policies:
+            told, _ = trainer.run(1, count, "", policy)
+            middle = statistics.median(told["whole_ms"])
+            each = model["microbatches"] * model["batch"] * model["seq"] / middle * 1e3
+            alone.setdefault(policy, each)
+            found.append(dict(gpus=count, policy=policy, step_ms=told["whole_ms"], tokens_per_second=count * each, exposed_ms=told["exposed_ms"],
+                              of_the_first=each / alone[policy]))
+            rows.append([str(count), policy, f"{middle:.1f}", f"{min(told['whole_ms']):.1f} .. {max(told['whole_ms']):.1f}",
+                         f"{count * each:,.0f}", f"{each / alone[policy]:.3f}", f"{told['exposed_ms']:.2f}"])
+    head = ["ranks", "policy", "step, ms", "least .. most", "tokens/s", f"a rank, to that with {counts[0]}", "exposed communication, ms"]
+    return table(head, rows), found
+
+
+def sizes_of_memory(trainer: Trainer, ep: int, whole: dict) -> tuple[float, float]:
+    """Bytes that a rank's step takes without its layers, and that a layer and microbatch keeps for its backward: of ranks in series,
+    which keep one microbatch."""
+    layers = trainer.model["layers"]
+    half, _ = trainer.run(1, ep, "zero_bubble_h1", "serial", layers=layers // 2)
+    deep, shallow = max(whole["process_peak_bytes"]), max(half["process_peak_bytes"])
+    a_layer = (deep - shallow) / (layers - layers // 2)
+    return deep - layers * a_layer, a_layer
+
+
+def pipelines(trainer: Trainer, pp: int, ep: int, ways: list[str], serial: dict, found: list[dict]) -> tuple[str, str]:
+    """The table of times, and that of memory unless ranks are threads; `found` gets what they say."""
+    model, first, rows, memory = trainer.model, None, [], []
+    for way in ways:
+        pipeline, policy = way.split(":")
+        told, trace = trainer.run(pp, ep, pipeline, policy, traces=True)
+        replay = trainer.plan("--measured", trace, "--costs", serial["trace"])
+        middle = statistics.median(told["ms"])
+        ops = [sum(rank[which]["compute"] for rank in replay["per_rank"]) for which in ("predicted", "measured")]
+        one = dict(pp=pp, ep=ep, pipeline=pipeline, policy=policy, ms=told["ms"], predicted_ms=replay["predicted_makespan"],
+                   traced_ms=replay["measured_makespan"], compute=ops[1] / ops[0], exposed_ms=told["exposed_ms"])
+        found.append(one)
+        first = first or one
+        of_first = [one["predicted_ms"] / first["predicted_ms"], middle / statistics.median(first["ms"])]
+        rows.append([pipeline, policy, f"{one['predicted_ms']:.1f}", f"{middle:.1f}", f"{min(told['ms']):.1f} .. {max(told['ms']):.1f}",
+                     f"{middle / one['predicted_ms']:.3f}", f"{one['compute']:.3f}", f"{of_first[0]:.3f}", f"{of_first[1]:.3f}",
+                     f"{of_first[1] / of_first[0]:.3f}", f"{told['exposed_ms']:.2f}"])
+        if "a_layer" not in serial:
+            continue
+        live = trainer.plan("--pipeline", pipeline, "--ranks", pp, "--microbatches", model["microbatches"], "--replay", "phases", "--layers",
+                            model["layers"], *(["--chunks", 2] if pipeline.startswith("interleaved") else []))
+        peaks = told["process_peak_bytes"]
+        for rank in range(pp):
+            layers = live["per_rank"][rank]["peak_live"] * model["layers"] / pp
+            planned, measured = serial["base"] + layers * serial["a_layer"], max(peaks[rank * ep:(rank + 1) * ep])
+            memory.append([pipeline, str(rank), f"{layers:g}", f"{planned / 2**20:.1f}", f"{measured / 2**20:.1f}", f"{measured / planned:.3f}"])
+            one.setdefault("planned_bytes", []).append(planned)
+        one["peak_bytes"] = peaks
+    shown = table(["pipeline", "policy", "predicted, ms", "measured, ms", "least .. most", "measured / predicted", "compute of ops", f"of {ways[0]}, predicted",
+                   f"of {ways[0]}, measured", "ratio of these", "exposed communication, ms"], rows)
+    return shown, table(["pipeline", "rank", "live layers", "planned, MiB", "measured, MiB", "measured / planned"], memory) if memory else ""
+
+
+def hardware(device: str) -> str:
+    if device == "cuda":
+        said = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], text=True, capture_output=True)
+        return f"{len(said.stdout.splitlines())} x {said.stdout.splitlines()[0]}, {len(os.sched_getaffinity(0))} cores" if said.stdout else "no nvidia-smi"
+    return f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores"
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--train-moe", required=True, metavar="PROGRAM")
+    arguments.add_argument("--plan", required=True, metavar="PROGRAM")
+    arguments.add_argument("--device", choices=MODELS, default="cuda")
+    arguments.add_argument("--threads", action="store_true", help="ranks are threads; their memory is not told apart")
+    arguments.add_argument("--share-gpu", action="store_true", help="more ranks than GPUs, to try it out")
+    arguments.add_argument("--ranks", default="1,2,4,8", help="of the scaling; empty: no scaling")
+    arguments.add_argument("--policies", default="serial,split_dw", help="of the scaling")
+    arguments.add_argument("--grids", default="2x2,4x1,2x4,4x2,8x1", help="pipeline x expert ranks; empty: no pipelines")
+    arguments.add_argument("--ways", default=",".join(WAYS), help="pipeline:policy, the first for comparison")
+    arguments.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="sizes of the model, such as layers=8 hidden=1024")
+    arguments.add_argument("--steps", type=int, default=7, help="measured")
+    arguments.add_argument("--warm-up", type=int, default=3)
+    arguments.add_argument("--text", default="/usr/include/c++")
+    arguments.add_argument("--more", default="", metavar="FLAGS", help="for train_moe, such as '--comm peer'")
+    arguments.add_argument("--limit", type=float, default=600, metavar="SECONDS", help="for one run")
+    arguments.add_argument("--json", type=pathlib.Path)
+    given = arguments.parse_args()
+
+    changes = dict(change.split("=", 1) for change in given.set)
+    if unknown := changes.keys() - MODELS[given.device].keys():
+        sys.exit(f"--set knows {', '.join(MODELS[given.device])}, not {', '.join(unknown)}")
+    model = {name: type(value)(changes.get(name, value)) for name, value in MODELS[given.device].items()}
+    grids = [tuple(map(int, grid.split("x"))) for grid in given.grids.split(",") if grid]
+    for pp, _ in grids:
+        if model["layers"] % (2 * pp) != 0:
+            sys.exit(f"layers={model['layers']} is no multiple of two chunks on each of {pp} pipeline ranks; set layers={2 * pp}, say")
+    written = dict(date=datetime.date.today().isoformat(), hardware=hardware(given.device), command=sys.argv[1:], model=model, pipelines=[])
+    print(f"{written['date']}, {written['hardware']}. " + ", ".join(f"{name} {value}" for name, value in model.items()) + "\n")
+    with tempfile.TemporaryDirectory() as place:
+        trainer = Trainer(given, model, pathlib.Path(place))
+        if counts := [int(count) for count in given.ranks.split(",") if count]:
+            shown, written["scaling"] = scaling(trainer, counts, given.policies.split(","))
+            print("### Scaling, with as many tokens a rank\n\n" + shown, flush=True)
+        serials: dict[int, dict] = {}
+        for pp, ep in grids:
+            if ep not in serials:
+                told, trace = trainer.run(1, ep, "zero_bubble_h1", "serial", traces=True)
+                serials[ep] = dict(trace=trace)
+                if not given.threads:
+                    serials[ep]["base"], serials[ep]["a_layer"] = sizes_of_memory(trainer, ep, told)
+            shown, memory = pipelines(trainer, pp, ep, given.ways.split(","), serials[ep], written["pipelines"])
+            print(f"### {pp} pipeline ranks x {ep} expert ranks\n\n{shown}\n{memory}", flush=True)
+    if given.json:
+        given.json.write_text(json.dumps(written, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

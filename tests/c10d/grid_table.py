@@ -1,0 +1,42 @@
+"""grid_table.py TRAIN_MOE PLAN: bench/gpu/grid.py runs, on cores, and its tables have every row."""
+
+import json
+import math
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from launching import environment, write_text
+
+GRID = pathlib.Path(__file__).resolve().parents[2] / "bench" / "gpu" / "grid.py"
+SMALL = ["layers=4", "hidden=16", "heads=2", "ffn=8", "experts=4", "seq=12", "microbatches=3"]
+
+
+def main() -> None:
+    train_moe, plan = (str(pathlib.Path(word).resolve()) for word in sys.argv[1:3])
+    with tempfile.TemporaryDirectory() as place:
+        folder = pathlib.Path(place)
+        file = folder / "grid.json"
+        flags = ["--train-moe", train_moe, "--plan", plan, "--device", "cpu", "--text", write_text(folder), "--ranks", "1,2", "--policies", "split_dw",
+                 "--grids", "2x1", "--ways", "one_f_one_b:serial,dual_pipe_v:split_dw", "--steps", "1", "--warm-up", "1", "--json", str(file)]
+        answer = subprocess.run([sys.executable, str(GRID), *flags, "--set", *SMALL], env=environment(), capture_output=True, text=True, timeout=250)
+        assert answer.returncode == 0, answer
+        found = json.loads(file.read_text())
+        assert [(one["gpus"], one["policy"]) for one in found["scaling"]] == [(1, "split_dw"), (2, "split_dw")], found
+        assert found["scaling"][0]["of_the_first"] == 1
+        assert [one["pipeline"] for one in found["pipelines"]] == ["one_f_one_b", "dual_pipe_v"], found
+        for one in found["pipelines"]:
+            assert all(math.isfinite(one[key]) and one[key] > 0 for key in ("predicted_ms", "traced_ms", "compute")), one
+            assert len(one["planned_bytes"]) == len(one["peak_bytes"]) == 2 and min(one["planned_bytes"]) > 0, one
+        # Warm-up and ramps of 1F1B keep more layers on the first rank than on the last.
+        first, last = found["pipelines"][0]["planned_bytes"]
+        assert first > last, found
+        rows = [line for line in answer.stdout.splitlines() if line.startswith("| ") and "---" not in line]
+        assert len(rows) == (1 + 2) + (1 + 2) + (1 + 4), answer.stdout
+        wrong = subprocess.run([sys.executable, str(GRID), *flags, "--set", "layers=3"], env=environment(), capture_output=True, text=True, timeout=60)
+        assert wrong.returncode == 1 and wrong.stderr.startswith("layers=3 is no multiple of two chunks"), wrong
+
+
+if __name__ == "__main__":
+    main()
