@@ -57,6 +57,7 @@ public:
             {"repeats", how.repeats},
             {"warm_up", how.warm_up},
             {"gated", how.gated},
+            {"wall", how.wall},
             {"rows", nlohmann::json::array()}};
   }
 
