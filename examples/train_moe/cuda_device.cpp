@@ -88,10 +88,6 @@ public:
       throw input_error(
           "--comm peer has no way for messages between stages that are processes; say --comm nccl, or "
           "unset RANK and WORLD_SIZE");
-    if (kind_ == transport_kind::nccl && o.graph)
-      throw input_error(
-          "--graph over NCCL has not been shown to give the bits of steps that are not captured; leave "
-          "out --graph, or let ranks be threads");
     if (kind_ == transport_kind::nccl && !has_nccl())
       throw input_error("--comm nccl: this build has no NCCL; build where nccl.h and libnccl are");
     if (kind_ == transport_kind::nccl && !place && ranks > count)

@@ -75,6 +75,11 @@ public:
 
   rank_rows& rows() override { return rows_; }
   stage_peers& peers() override { return peers_; }
+  /// A graph that waits for others on the GPU could keep memory from being made or mapped, which their captures take.
+  void step_was_captured() override { all_.barrier(); }
+  void step_was_launched() override {
+    session_.entrance().calls.note("a captured step", current_stream{}.current());
+  }
 
 private:
   // A group without the own rows takes half of what it may; a message has little to carry and much time.

@@ -20,6 +20,10 @@ public:
   virtual stage_peers& peers() = 0;
   /// Whether the ranks of a process must be captured into one graph.
   virtual bool shares_capture() const { return false; }
+  /// This rank has captured its step. Collective; what is replayed may not run before others have ended their captures.
+  virtual void step_was_captured() {}
+  /// This rank has launched its captured step, which the current stream waits for.
+  virtual void step_was_launched() {}
 };
 
 /// What it is made from, all of which outlives it. Collective over the ranks of the run.

@@ -2,6 +2,7 @@
 
 #include "options.hpp"
 #include "rank_place.hpp"
+#include "rank_transport.hpp"
 #include "rank_types.hpp"
 #include "stage_peers.hpp"
 
@@ -33,6 +34,7 @@ struct step_parts {
   stretto::host::failure_board& board;
   bool graph = false;                     ///< captured once and replayed
   rank_communicator* together = nullptr;  ///< the ranks that share a graph; null: each has its own
+  rank_transport* transport = nullptr; ///< to be told of a graph
 };
 
 /// The independent yardstick: one ordinary autograd graph for each microbatch of a stage, no schedule within it.

@@ -1,5 +1,5 @@
 """nccl_processes.py TRAIN_MOE_CUDA [KILLS]: ranks that are processes joined by NCCL, with a GPU each or several on one, give the bits
-of threads on one GPU; when one is killed or stopped all others end within the deadline with one line; what cannot work
+of threads on one GPU, and those of ordinary steps when steps are captured; when one is killed or stopped all others end within the deadline with one line; what cannot work
 is refused with one line by every rank. Skipped where there is no GPU."""
 
 import json
@@ -55,15 +55,35 @@ def check_bits(program: str, text: str, folder: pathlib.Path) -> None:
             print(f"{ranks} processes, {' '.join(grid)} {policy}: the bits of threads")
 
 
-def shared(rank: int) -> dict[str, object]:
-    return {"NCCL_HOSTID": rank, "NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo"} if GPUS < 4 else {}
+def check_captured(program: str, text: str, folder: pathlib.Path) -> None:
+    """Steps that are replayed, the third and fourth, beside ordinary ones."""
+    file = folder / "run.json"
+    flags = ["--text", text, *CUDA, *TINY, *COMMON, "--steps", "4", "--ep", "2", "--capacity", "2"]
+    launched = ["sh", str(LAUNCH), *share(2), "2", "--", program, *flags]
+    ordinary = run([*launched, "--policy", "serial"], file)
+    for policy in ("autograd", "serial", "two_stream_1f1b", "split_dw"):
+        found = run([*launched, "--policy", policy, "--graph"], file)
+        for key in ("losses", "grad_digest", "heldout_loss"):
+            assert found[key] == ordinary[key], (policy, key, found[key], ordinary[key])
+        assert found["config"]["comm"] == "nccl" and found["config"]["graph"] and len(found["losses"]) == 4, found
+        print(f"2 processes, captured {policy}: the bits of ordinary steps")
+
+
+def variables_of(ranks: int, rank: int) -> dict[str, object]:
+    return {"NCCL_HOSTID": rank, "NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo"} if GPUS < ranks else {}
 
 
 def check_faults(program: str, text: str, folder: pathlib.Path, kills: int) -> None:
+    captured = [*CUDA, "--capacity", "2", "--graph"]
     for how, count in ((signal.SIGKILL, kills), (signal.SIGSTOP, max(1, kills // 4))):
-        ends = [fault(program, folder, text, seed, how, CUDA, shared, starts=10, deadline=15) for seed in range(count)]
+        ends = [fault(program, folder, text, seed, how, CUDA, lambda rank: variables_of(4, rank), starts=10, deadline=15)
+                for seed in range(count)]
         print(f"{sum(named for named, _ in ends)} of {count} {how.name} were told with an op; the last survivor ended after at "
               f"most {max(seconds for _, seconds in ends):.1f} s")
+        for what, more in (("ordinary", CUDA), ("captured", captured)):
+            _, seconds = fault(program, folder, text, 0, how, more, lambda rank: variables_of(2, rank), starts=6, deadline=10,
+                               grids=[(2, 1)])
+            print(f"{how.name} of one of 2 in {what} steps: the survivor ended after {seconds:.1f} s")
 
 
 def check_refusals(program: str, text: str) -> None:
@@ -76,7 +96,6 @@ def check_refusals(program: str, text: str) -> None:
 
     two = ["sh", str(LAUNCH), "2", "--", program, *flags]
     refuses("set NCCL_HOSTID=<rank> NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo", two, CUDA_VISIBLE_DEVICES="0")
-    refuses("--graph over NCCL has not been shown", [*two, "--capacity", "2", "--graph"])
     refuses("--comm staged is for ranks that are threads", [*two, "--comm", "staged"])
     refuses("say --comm staged, or start processes that share a GPU", [program, *flags, "--comm", "nccl"], CUDA_VISIBLE_DEVICES="0")
     uneven = 'if [ "$RANK" = 1 ]; then export NCCL_MAX_CTAS=2; fi; exec "$@"'
@@ -95,6 +114,7 @@ def main() -> int:
         text = write_text(folder)
         check_refusals(program, text)
         check_bits(program, text, folder)
+        check_captured(program, text, folder)
         check_faults(program, text, folder, kills)
     return 0
 

@@ -1,7 +1,10 @@
 #include "training.hpp"
 
+#include <train_moe/cuda_transports.hpp>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <cuda_runtime_api.h>
 
 using namespace test;
 using namespace train_moe;
@@ -9,6 +12,12 @@ using namespace train_moe;
 namespace {
 
 constexpr transport_kind between_threads[] = {transport_kind::staged, transport_kind::peer};
+
+void require_nccl(int gpus) {
+  int count = 0;
+  if (!has_nccl() || cudaGetDeviceCount(&count) != cudaSuccess || count < gpus)
+    SKIP("needs NCCL and " << gpus << " GPUs");
+}
 
 struct way_to_run {
   char const* pipeline;
@@ -52,4 +61,41 @@ TEST_CASE("stages of a pipeline that are threads give the bits of one stage", "[
       CAPTURE(o.ep, o.pipeline, transport == transport_kind::peer, name_of(way.how));
       CHECK(same(run(o, way.how, text), yardstick));
     }
+}
+
+TEST_CASE(
+    "threads with a GPU each, joined by NCCL, give the bits of threads on one GPU, step by step and captured",
+    "[gpu]") {
+  require_nccl(2);
+  text_file const file;
+  auto o = small();
+  o.steps = 4;
+  o.capacity = 2;
+  corpus const text(file.path(), o.model.sequence);
+  auto const yardstick = run(o, policy::autograd, text);
+  o.transport = transport_kind::nccl;
+  o.graph = GENERATE(false, true);
+  for (auto const how : all_policies) {
+    CAPTURE(o.graph, name_of(how));
+    CHECK(same(run(o, how, text), yardstick));
+  }
+}
+
+TEST_CASE("stages with a GPU each, joined by NCCL, give the bits of one stage", "[gpu]") {
+  require_nccl(2);
+  text_file const file;
+  auto o = small();
+  o.microbatches = 4;
+  o.model.layers = 5;
+  o.ep = 1;
+  corpus const text(file.path(), o.model.sequence);
+  auto const yardstick = run(o, policy::serial, text);
+  o.pp = 2;
+  o.transport = transport_kind::nccl;
+  for (auto const& way :
+       {way_to_run{"one_f_one_b", policy::autograd}, way_to_run{"dual_pipe_v", policy::split_dw}}) {
+    o.pipeline = way.pipeline;
+    CAPTURE(o.pipeline, name_of(way.how));
+    CHECK(same(run(o, way.how, text), yardstick));
+  }
 }
