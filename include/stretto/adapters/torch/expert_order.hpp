@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -20,6 +21,38 @@ struct expert_order {
   std::vector<std::int64_t> rows;
 };
 
+namespace detail {
+
+inline std::size_t checked(std::int64_t id, int experts) {
+  if (id < 0 || id >= experts)
+    throw std::out_of_range("a choice of expert " + std::to_string(id) + ", but there are " + std::to_string(experts) +
+                            " experts");
+  return static_cast<std::size_t>(id);
+}
+
+/// Fills `order` and `inverse` for `counts` by source rank and, within it, by expert; returns the rows of each expert.
+inline std::vector<std::int64_t> write_arrived(std::vector<int> const& counts, int experts, std::int64_t* order,
+                                               std::int64_t* inverse) {
+  auto const width = static_cast<std::size_t>(experts);
+  std::vector<std::int64_t> rows(width), first(counts.size());
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    first[i] = total;
+    total += counts[i];
+    rows[i % width] += counts[i];
+  }
+  std::int64_t place = 0;
+  for (std::size_t expert = 0; expert < width; ++expert)
+    for (std::size_t i = expert; i < counts.size(); i += width)
+      for (std::int64_t row = first[i]; row < first[i] + counts[i]; ++row) {
+        order[place] = row;
+        inverse[row] = place++;
+      }
+  return rows;
+}
+
+} // namespace detail
+
 /// Groups the choices of a router: `ids` [tokens, k], 64-bit integers in host memory. Choice c of token t is row
 /// t * k + c. Throws `std::out_of_range` when an id is no expert.
 inline expert_order order_by_expert(at::Tensor const& ids, int experts) {
@@ -28,12 +61,7 @@ inline expert_order order_by_expert(at::Tensor const& ids, int experts) {
   auto const* id = flat.const_data_ptr<std::int64_t>();
   expert_order made{at::empty({count}, at::kLong), at::empty({count}, at::kLong),
                     std::vector<std::int64_t>(static_cast<std::size_t>(experts))};
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (id[i] < 0 || id[i] >= experts)
-      throw std::out_of_range("order_by_expert: id " + std::to_string(id[i]) + " of " + std::to_string(experts) +
-                              " experts");
-    ++made.rows[static_cast<std::size_t>(id[i])];
-  }
+  for (std::int64_t i = 0; i < count; ++i) ++made.rows[detail::checked(id[i], experts)];
   std::vector<std::int64_t> next(made.rows.size());
   for (std::size_t e = 1; e < next.size(); ++e) next[e] = next[e - 1] + made.rows[e - 1];
   auto* order = made.order.mutable_data_ptr<std::int64_t>();
@@ -48,26 +76,10 @@ inline expert_order order_by_expert(at::Tensor const& ids, int experts) {
 
 /// Groups rows that lie by source rank and, within it, by expert: `counts` as in `expert_parallel::handle::arrived`.
 inline expert_order order_arrived(std::vector<int> const& counts, int experts) {
-  auto const width = static_cast<std::size_t>(experts);
-  expert_order made{{}, {}, std::vector<std::int64_t>(width)};
-  std::vector<std::int64_t> first(counts.size());
-  std::int64_t total = 0;
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    first[i] = total;
-    total += counts[i];
-    made.rows[i % width] += counts[i];
-  }
-  made.order = at::empty({total}, at::kLong);
-  made.inverse = at::empty({total}, at::kLong);
-  auto* order = made.order.mutable_data_ptr<std::int64_t>();
-  auto* inverse = made.inverse.mutable_data_ptr<std::int64_t>();
-  std::int64_t place = 0;
-  for (std::size_t expert = 0; expert < width; ++expert)
-    for (std::size_t i = expert; i < counts.size(); i += width)
-      for (std::int64_t row = first[i]; row < first[i] + counts[i]; ++row) {
-        order[place] = row;
-        inverse[row] = place++;
-      }
+  auto const total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  expert_order made{at::empty({total}, at::kLong), at::empty({total}, at::kLong), {}};
+  made.rows = detail::write_arrived(counts, experts, made.order.mutable_data_ptr<std::int64_t>(),
+                                    made.inverse.mutable_data_ptr<std::int64_t>());
   return made;
 }
 
