@@ -134,7 +134,7 @@ private:
     using lanes = cuda::lanes<current_stream, stretto::host::failure_board>;
     cuda::lane_options const options{.rank = of.place.rank,
                                      .peers = of.place.pp > 1,
-                                     .spans = of.graph ? 0 : spans_of_a_step(of.model),
+                                     .spans = of.timed ? spans_of_a_step(of.model) : 0,
                                      .ranges = true};
     return make_schedule_step<tensors, lanes, stage_peers>(how, of, options, current_stream{}, &of.board);
   }

@@ -33,6 +33,7 @@ struct step_parts {
   stage_peers& peers;
   stretto::host::failure_board& board;
   bool graph = false;                     ///< captured once and replayed
+  bool timed = true;                      ///< ops are, where that costs something
   rank_communicator* together = nullptr;  ///< the ranks that share a graph; null: each has its own
   rank_transport* transport = nullptr; ///< to be told of a graph
 };

@@ -73,7 +73,8 @@ public:
       throw input_error("--graph: the exchange of rows between --ep " + std::to_string(run.o.ep) +
                         " ranks cannot be captured; leave out --graph, or say --ep 1");
     auto* const together = transport_->shares_capture() ? &ranks_ : nullptr;
-    runner_ = device_.make_step(run.how, {model_, run.plan, place_, peers_, links.board(), run.o.graph, together, transport_.get()});
+    runner_ = device_.make_step(run.how, {model_, run.plan, place_, peers_, links.board(), run.o.graph, times_ops(),
+                                          together, transport_.get()});
   }
 
   /// Rank 0 gets the whole result.
@@ -114,6 +115,11 @@ public:
 
 private:
   bool reports() const { return place_.rank == 0; }
+  /// Ops in a graph have no times of their own. On a GPU times cost events around each op, so only who shows them has them.
+  bool times_ops() const {
+    if (options_.graph) return false;
+    return options_.model.device == device_kind::cpu || options_.compare || !options_.trace.empty();
+  }
   bool counts_memory() const { return !shares_process_ || reports(); }
 
   void collect(run_result& result, std::vector<gradient_hash> hashes, double exposed) {
@@ -188,8 +194,7 @@ private:
   void run_step(double& exposed) {
     auto const exchanged = rows_.seconds();
     runner_->run();
-    if (options_.graph) {
-      // Ops in a graph have no times of their own.
+    if (!times_ops()) {
       exposed = std::numeric_limits<double>::quiet_NaN();
       return;
     }

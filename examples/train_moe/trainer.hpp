@@ -25,7 +25,7 @@ struct run_result {
   double held_out_loss = 0;
   double bigram_loss = 0; ///< of the same held-out bytes
   std::string gradient_digest;
-  double exposed_seconds = 0; ///< of all steps, mean over the ranks; not a number where steps were replayed
+  double exposed_seconds = 0; ///< of all steps, mean over the ranks; not a number where ops were not timed
   double link_seconds = 0;    ///< modelled link time of all steps, of the first rank
   std::size_t peak_bytes = 0; ///< of tensors that a step makes, all ranks together
   std::vector<std::size_t> process_peak_bytes; ///< the same of each process

@@ -13,13 +13,31 @@ namespace stretto {
 inline namespace v0 {
 namespace cuda {
 
-/// Whether `op_range` does anything: the toolkit has NVTX.
+/// Whether `op_range` can do anything: the toolkit has NVTX.
 inline constexpr bool has_ranges = STRETTO_HAS_NVTX;
+
+namespace detail {
+
+/// Whether a profiler takes ranges. Asked once: it is there from the first call on or not at all.
+inline bool somebody_looks() {
+#if STRETTO_HAS_NVTX
+  static bool const found = [] {
+    bool const taken = nvtxRangePushA("stretto") >= 0;
+    if (taken) nvtxRangePop();
+    return taken;
+  }();
+  return found;
+#else
+  return false;
+#endif
+}
+
+} // namespace detail
 
 /// What the host issues as long as it lives is shown in profilers as the op, `I.mlp L3 mb2`.
 class op_range {
 public:
-  op_range(bool shown, op_label const& op) : shown_(shown) {
+  op_range(bool wanted, op_label const& op) : shown_(wanted && detail::somebody_looks()) {
 #if STRETTO_HAS_NVTX
     if (shown_) nvtxRangePushA(short_name(op).c_str());
 #else
