@@ -34,6 +34,10 @@ inline int gpus_here() {
   int count = 0;
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
 }
+/// Says that the rest of a test needs more GPUs than there are.
+inline void need_gpus(int count) {
+  if (gpus_here() < count) SKIP("needs " << count << " GPUs");
+}
 /// Ranks take turns.
 inline void use_gpu_of(int rank, int gpus) { cuda::check(cudaSetDevice(rank % gpus), "cudaSetDevice"); }
 
@@ -269,7 +273,7 @@ template <class Exchange> bool keeps_the_laws(int ranks, int gpus) {
 /// 200 calls ahead, under random delays, and the laws of row exchanges; with one GPU and with two.
 template <class Exchange> void check_delays() {
   int const ranks = GENERATE(2, 4), gpus = GENERATE(1, 2);
-  if (gpus > gpus_here()) return;
+  need_gpus(gpus);
   CHECK(wrong_rounds<Exchange>({.ranks = ranks, .gpus = gpus, .rounds = 200, .delays = true}) == 0);
   CHECK(keeps_the_laws<Exchange>(ranks, gpus));
 }
@@ -277,7 +281,8 @@ template <class Exchange> void check_delays() {
 template <class Exchange> void check_replays() {
   int const ranks = GENERATE(1, 2, 4), gpus = GENERATE(1, 2);
   rows_of const rows = GENERATE(random_rows, no_rows, rows_to_the_first, many_rows);
-  if (gpus > gpus_here() || (rows == many_rows && ranks == 4)) return;
+  need_gpus(gpus);
+  if (rows == many_rows && ranks == 4) return;
   CAPTURE(ranks, gpus);
   auto const row_bytes = static_cast<std::size_t>(rows == many_rows ? 300 : 64);
   CHECK(wrong_replays<Exchange>({ranks, gpus, rows, row_bytes, rows == many_rows ? 3 : 5, true},

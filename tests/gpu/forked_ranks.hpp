@@ -2,6 +2,8 @@
 
 #include <stretto/adapter.hpp>
 
+#include <catch2/catch_test_macros.hpp>
+
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -29,6 +31,11 @@ inline int gpus_of_machine() {
   int count = 0;
   while (std::filesystem::exists("/dev/nvidia" + std::to_string(count))) ++count;
   return count;
+}
+
+/// Says that the rest of a test needs more GPUs than there are.
+inline void need_gpus_of_machine(int count) {
+  if (gpus_of_machine() < count) SKIP("needs " << count << " GPUs");
 }
 
 /// What forked ranks share.

@@ -15,7 +15,8 @@ TEST_CASE("pushed rows reach the ranks they are for, call after call", "[gpu]") 
   int const ranks = GENERATE(1, 2, 3, 5), gpus = GENERATE(1, 2);
   rows_of const rows = GENERATE(random_rows, no_rows, rows_to_the_first, rows_to_oneself, many_rows);
   auto const row_bytes = static_cast<std::size_t>(rows == many_rows ? 515 : GENERATE(2, 1030));
-  if (gpus > gpus_here() || (rows == many_rows && ranks > 3)) return;
+  need_gpus(gpus);
+  if (rows == many_rows && ranks > 3) return;
   CAPTURE(ranks, gpus, row_bytes);
   CHECK(wrong_rounds<pusher>({.ranks = ranks,
                               .gpus = gpus,

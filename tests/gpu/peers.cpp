@@ -1,5 +1,4 @@
-#include "laws/peers.hpp"
-#include "exchanges.hpp"
+#include "message_checks.hpp"
 
 #include <stretto/adapters/cuda.hpp>
 #include <stretto/adapters/host.hpp>
@@ -19,77 +18,9 @@
 #include <vector>
 
 using namespace stretto;
-using test::device_bytes;
-using test::gpus_here;
+using namespace test;
 
 namespace {
-
-/// Enough of a tensor library: numbers in device memory, in handles that share it.
-struct numbers {
-  using tensor = std::shared_ptr<device_bytes const>;
-
-  bool is_empty(tensor const& t) const { return !t; }
-  tensor contiguous(tensor const& t) const { return t; }
-  void* data(tensor const& t) const { return t->data(); }
-  void describe(tensor const& t, tensor_head& head) const {
-    head = {7, 1, {static_cast<std::int64_t>(t->size())}, t->size()};
-  }
-  tensor make(tensor_head const& head) const {
-    cuda::detail::allocating_in_capture const allowed;
-    return std::make_shared<device_bytes const>(head.bytes);
-  }
-
-  tensor lend(tensor const& base, std::function<void()> gone) const {
-    return {base.get(), [base, gone = std::move(gone)](device_bytes const*) { gone(); }};
-  }
-
-  tensor of(std::vector<int> const& values) const {
-    std::vector<unsigned char> raw(values.size() * sizeof(int));
-    if (!raw.empty()) std::memcpy(raw.data(), values.data(), raw.size());
-    return std::make_shared<device_bytes const>(raw);
-  }
-  /// -1 for the empty one.
-  std::vector<int> read(tensor const& t) const {
-    cuda::check(cudaStreamSynchronize(cuda::thread_stream{}.current()), "cudaStreamSynchronize");
-    if (!t) return {-1};
-    auto const raw = t->to_host();
-    std::vector<int> values(raw.size() / sizeof(int));
-    if (!raw.empty()) std::memcpy(values.data(), raw.data(), raw.size());
-    return values;
-  }
-};
-
-/// Memory as tensor libraries have it: what is dropped goes back to the stream that was current when it was made, and may be
-/// used there at once.
-class memory_of_streams {
-public:
-  using tensor = numbers::tensor;
-
-  bool is_empty(tensor const& t) const { return !t; }
-  tensor contiguous(tensor const& t) const { return t; }
-  void* data(tensor const& t) const { return t->data(); }
-  void describe(tensor const& t, tensor_head& head) const { numbers{}.describe(t, head); }
-  tensor lend(tensor const& base, std::function<void()> gone) const {
-    return numbers{}.lend(base, std::move(gone));
-  }
-  tensor make(tensor_head const& head) const {
-    auto const pool = pools_;
-    auto& mine = (*pool)[cuda::thread_stream{}.current()];
-    std::unique_ptr<device_bytes const> found;
-    if (mine.empty()) {
-      found = std::make_unique<device_bytes const>(head.bytes);
-    } else {
-      found = std::move(mine.back());
-      mine.pop_back();
-    }
-    return {found.release(), [&mine, pool](device_bytes const* gone) { mine.emplace_back(gone); }};
-  }
-
-private:
-  using pools = std::map<cudaStream_t, std::vector<std::unique_ptr<device_bytes const>>>;
-  /// Of one rank. All tensors have one size.
-  std::shared_ptr<pools> pools_ = std::make_shared<pools>();
-};
 
 using letters = host::peers<cuda::letter<numbers::tensor>>;
 using mailbox = host::mailbox<cuda::letter<numbers::tensor>>;
@@ -100,85 +31,35 @@ static_assert(peer_adapter<gpu_peers>);
 
 TEST_CASE("messages of device memory keep the laws of peers", "[gpu]") {
   int const gpus = GENERATE(1, 2);
-  if (gpus > gpus_here()) return;
+  need_gpus(gpus);
   host::group group(2);
   mailbox mail(group);
   std::vector<int> kept(2);
   group.run([&](int me) {
-    cuda::check(cudaSetDevice(me % gpus), "cudaSetDevice");
+    use_gpu_of(me, gpus);
     cuda::stream own;
     auto const current = cuda::thread_stream{}.enter(own.get());
     letters hosts(mail, me);
     gpu_peers peers(hosts);
-    numbers const library;
-    int const other = 1 - me;
-    auto const make = [&](int value) { return library.of(std::vector<int>(1000, value)); };
-    auto const read = [&](numbers::tensor const& t) { return library.read(t).back(); };
-    auto const spoil = [&](numbers::tensor& t) {
-      cuda::check(cudaMemsetAsync(t->data(), 0x55, t->size(), own.get()), "cudaMemsetAsync");
-    };
-    bool all = laws::messages_are_found_by_name(peers, me, other, make, read);
-    all = laws::the_oldest_comes_first(peers, me, other, make, read) && all;
-    all = laws::an_empty_tensor_arrives_empty(peers, me, other, make, read) && all;
-    all = laws::what_arrives_is_its_own(peers, me, other, make, read, spoil) && all;
-    kept[static_cast<std::size_t>(me)] = all;
+    kept[static_cast<std::size_t>(me)] = keeps_the_laws_of_peers(peers, me, own.get());
     group.communicator(me).barrier();
   });
   CHECK(kept == std::vector<int>{1, 1});
 }
 
 TEST_CASE("messages along a pipeline on lanes, under random delays, step after step", "[gpu]") {
-  constexpr int ranks = 4, steps = 10, microbatches = 8;
+  constexpr int ranks = 4;
   int const gpus = GENERATE(1, 2);
-  if (gpus > gpus_here()) return;
+  need_gpus(gpus);
   host::group group(ranks);
   mailbox mail(group);
   std::vector<int> wrong(ranks);
   group.run([&](int me) {
-    cuda::check(cudaSetDevice(me % gpus), "cudaSetDevice");
-    device_bytes const scratch(std::size_t{256} << 20);
-    cuda::check(cudaMemset(scratch.data(), 0, scratch.size()), "cudaMemset");
-    cuda::lanes<cuda::thread_stream, host::failure_board> lanes({.rank = me, .peers = true}, {},
-                                                                &group.board());
+    use_gpu_of(me, gpus);
+    peer_lanes lanes({.rank = me, .peers = true}, {}, &group.board());
     letters hosts(mail, me);
     gpu_peers peers(hosts);
-    numbers const library;
-    std::mt19937 random(static_cast<unsigned>(me));
-    cuda::lanes<cuda::thread_stream, host::failure_board>::event came, left;
-    for (int step = 0; step < steps; ++step) {
-      std::vector<numbers::tensor> arrived(microbatches);
-      for (int microbatch = 0; microbatch < microbatches; ++microbatch) {
-        auto const here = static_cast<std::size_t>(microbatch);
-        message const down{false, me, microbatch, 0, me + 1}, up{false, me - 1, microbatch, 0, me - 1};
-        // What the first rank sends goes through all, each of which adds its delay.
-        int const count = 1 + 5000 * (microbatch % 3);
-        if (me == 0)
-          arrived[here] =
-              library.of(std::vector<int>(static_cast<std::size_t>(count), 100 * step + microbatch));
-        else
-          lanes.run(lane::receive_lower, label_of(up, lane::receive_lower),
-                    [&] { arrived[here] = peers.receive(up); });
-        lanes.record(lane::receive_lower, came);
-        lanes.wait(lane::compute, came);
-        lanes.run(lane::compute, {mlp, pass::forward, lane::compute, 0, microbatch}, [&] {
-          if (random() % 3 == 0)
-            cuda::check(cudaMemsetAsync(scratch.data(), 1, scratch.size(), lanes.stream(lane::compute)),
-                        "cudaMemsetAsync");
-        });
-        lanes.record(lane::compute, left);
-        lanes.wait(lane::send_higher, left);
-        if (me + 1 < ranks)
-          lanes.run(lane::send_higher, label_of(down, lane::send_higher),
-                    [&] { peers.send(down, arrived[here]); });
-      }
-      lanes.drain();
-      for (int microbatch = 0; microbatch < microbatches; ++microbatch) {
-        auto const found = library.read(arrived[static_cast<std::size_t>(microbatch)]);
-        wrong[static_cast<std::size_t>(me)] +=
-            found !=
-            std::vector<int>(static_cast<std::size_t>(1 + 5000 * (microbatch % 3)), 100 * step + microbatch);
-      }
-    }
+    wrong[static_cast<std::size_t>(me)] = wrong_along_a_pipeline(peers, lanes, me, ranks);
     group.communicator(me).barrier();
   });
   CHECK(wrong == std::vector<int>(ranks));
@@ -234,7 +115,7 @@ TEST_CASE("a receive whose sender has failed ends, and a sender may leave before
 TEST_CASE("messages in one capture of all ranks bring what every replay sends", "[gpu]") {
   constexpr int ranks = 3, microbatches = 6;
   int const gpus = GENERATE(1, 2);
-  if (gpus > gpus_here()) return;
+  need_gpus(gpus);
   host::group group(ranks);
   mailbox mail(group);
   std::vector<int> wrong(ranks);
@@ -284,68 +165,20 @@ TEST_CASE("messages in one capture of all ranks bring what every replay sends", 
 }
 
 TEST_CASE("what is dropped behind a send or a read is not written over too early", "[gpu]") {
-  constexpr int messages = 60;
-  constexpr std::size_t size = std::size_t{1} << 20;
   int const gpus = GENERATE(1, 2);
   bool const gradient = GENERATE(false, true);
-  if (gpus > gpus_here()) return;
+  need_gpus(gpus);
   host::group group(2);
   mailbox mail(group);
-  int wrong = 0;
+  std::vector<int> wrong(2);
   group.run([&](int me) {
-    cuda::check(cudaSetDevice(me % gpus), "cudaSetDevice");
-    test::random_delay delay(me);
-    cuda::lanes<cuda::thread_stream, host::failure_board> lanes({.rank = me, .peers = true}, {},
-                                                                &group.board());
+    use_gpu_of(me, gpus);
+    peer_lanes lanes({.rank = me, .peers = true}, {}, &group.board());
     letters hosts(mail, me);
     memory_of_streams const library;
     cuda::peers<memory_of_streams, letters> peers(hosts, library);
-    cuda::lanes<cuda::thread_stream, host::failure_board>::event made, came;
-    device_bytes const kept(messages * size);
-    numbers::tensor now;
-    auto const in_place = [=](int i) { return static_cast<std::size_t>(i) * size; };
-    for (int i = 0; i < messages; ++i) {
-      message const name{gradient, 1, i, 0, 1 - me};
-      if (me == 0) {
-        lanes.run(lane::compute, {mlp, pass::backward, lane::compute, 0, i}, [&] {
-          now = library.make({7, 1, {static_cast<std::int64_t>(size)}, size});
-          cuda::check(cudaMemsetAsync(now->data(), i + 1, size, lanes.stream(lane::compute)),
-                      "cudaMemsetAsync");
-        });
-        lanes.record(lane::compute, made);
-        lanes.wait(lane::send_higher, made);
-        lanes.run(lane::send_higher, label_of(name, lane::send_higher), [&] {
-          delay(lanes.stream(lane::send_higher));
-          peers.send(name, now);
-          // As the executor drops a gradient. An activation goes back on the lane that made it, behind the send.
-          if (gradient) now = nullptr;
-        });
-        lanes.record(lane::send_higher, came);
-        if (!gradient) lanes.wait(lane::compute, came);
-        if (!gradient)
-          lanes.run(lane::compute, {mlp, pass::backward, lane::compute, 0, i}, [&] { now = nullptr; });
-      } else {
-        lanes.run(lane::receive_lower, label_of(name, lane::receive_lower),
-                  [&] { now = peers.receive(name); });
-        lanes.record(lane::receive_lower, came);
-        lanes.wait(lane::compute, came);
-        lanes.run(lane::compute, {mlp, pass::backward, lane::compute, 0, i}, [&] {
-          delay(lanes.stream(lane::compute));
-          cuda::check(cudaMemcpyAsync(kept.data() + in_place(i), now->data(), size, cudaMemcpyDeviceToDevice,
-                                      lanes.stream(lane::compute)),
-                      "cudaMemcpyAsync");
-          now = nullptr;
-        });
-      }
-    }
-    lanes.drain();
+    wrong[static_cast<std::size_t>(me)] = overwritten(peers, library, lanes, me, gradient);
     group.communicator(me).barrier();
-    if (me == 0) return;
-    auto const found = kept.to_host();
-    for (int i = 0; i < messages; ++i)
-      wrong += std::count(found.begin() + static_cast<std::ptrdiff_t>(in_place(i)),
-                          found.begin() + static_cast<std::ptrdiff_t>(in_place(i + 1)),
-                          i + 1) != static_cast<std::ptrdiff_t>(size);
   });
-  CHECK(wrong == 0);
+  CHECK(wrong == std::vector<int>(2));
 }

@@ -39,9 +39,10 @@ bool rounds_are_right(shared_exchange& ranks, int gpus) {
 // Nothing here may touch CUDA before it forks.
 TEST_CASE("rows are pushed between processes, under random delays", "[gpu]") {
   int const ranks = GENERATE(2, 4), gpus = GENERATE(1, 2);
-  if (gpus > gpus_of_machine()) return;
+  need_gpus_of_machine(gpus);
   CAPTURE(ranks, gpus);
-  CHECK(count_true(ranks, [&](shared_exchange& of_rank) { return rounds_are_right(of_rank, gpus); }) == ranks);
+  CHECK(count_true(ranks, [&](shared_exchange& of_rank) { return rounds_are_right(of_rank, gpus); }) ==
+        ranks);
 }
 
 TEST_CASE("after a call that a rank gave up every further call is refused", "[gpu]") {

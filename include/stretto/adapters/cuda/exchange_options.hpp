@@ -1,5 +1,7 @@
 #pragma once
 
+#include <stretto/adapters/cuda/failure.hpp>
+
 #include <chrono>
 #include <functional>
 #include <utility>
@@ -8,7 +10,7 @@ namespace stretto {
 inline namespace v0 {
 namespace cuda {
 
-/// What an exchange between threads of one process is told about its ranks.
+/// What an exchange is told about its ranks.
 struct exchange_options {
   /// How long a call waits on the host for a rank that does not come.
   std::chrono::milliseconds deadline{30000};
@@ -17,6 +19,9 @@ struct exchange_options {
   /// Called with true before a call waits on the host for the other ranks, and with false behind it. Who holds what one rank
   /// at a time may have, such as a capture that all share, lets go of it in between.
   std::function<void(bool)> waits{};
+  /// Between processes: told, on a thread of its own, when streams are let go although what they wait for has not come; mostly
+  /// reports it to the board, where lanes learn that their step has failed. `rank` is that of the exchange.
+  std::function<void(failure const&)> report{};
 };
 
 namespace detail {

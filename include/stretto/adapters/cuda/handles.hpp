@@ -17,7 +17,8 @@ public:
   explicit stream(urgency how = urgency::usual) {
     int lowest = 0, highest = 0;
     check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
-    check(cudaStreamCreateWithPriority(&handle_, cudaStreamNonBlocking, how == urgency::high ? highest : lowest),
+    check(cudaStreamCreateWithPriority(&handle_, cudaStreamNonBlocking,
+                                       how == urgency::high ? highest : lowest),
           "cudaStreamCreateWithPriority");
   }
   stream(stream const&) = delete;
@@ -54,6 +55,13 @@ public:
   }
   void synchronize() const {
     if (handle_) check(cudaEventSynchronize(handle_), "cudaEventSynchronize");
+  }
+  // For cleaning up, where nobody could make use of an error.
+  void try_record(cudaStream_t on) noexcept {
+    if (handle_ && cudaEventRecord(handle_, on) != cudaSuccess) static_cast<void>(cudaGetLastError());
+  }
+  void try_synchronize() const noexcept {
+    if (handle_ && cudaEventSynchronize(handle_) != cudaSuccess) static_cast<void>(cudaGetLastError());
   }
   /// Null as long as it was not recorded.
   cudaEvent_t get() const noexcept { return handle_; }

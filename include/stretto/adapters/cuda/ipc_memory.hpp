@@ -61,7 +61,7 @@ private:
 
   [[noreturn]] static void refuse(std::string const& what) {
     throw std::runtime_error(
-        "processes can push into memory of cudaMalloc in pieces of 2 MiB or more, as tensor libraries "
+        "processes reach each other's memory of cudaMalloc in pieces of 2 MiB or more, as tensor libraries "
         "take it, and this is " +
         what + " (for torch leave expandable_segments and cudaMallocAsync out of its allocator's settings)");
   }

@@ -7,9 +7,9 @@
 #include <stretto/adapters/cuda/follow.hpp>
 #include <stretto/adapters/cuda/handles.hpp>
 #include <stretto/adapters/cuda/ipc_memory.hpp>
-#include <stretto/adapters/cuda/process_room.hpp>
+#include <stretto/adapters/cuda/process_calls.hpp>
+#include <stretto/adapters/cuda/reach.hpp>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -35,26 +35,16 @@ public:
 
   /// Collective over the ranks. `ranks` is any exchange of host memory between them.
   explicit process_exchange(Ranks ranks, Current current = {}, exchange_options options = {})
-      : ranks_(std::move(ranks)), current_(std::move(current)), options_(std::move(options)),
+      : ranks_(std::move(ranks)), current_(std::move(current)),
         size_(static_cast<std::size_t>(ranks_.ranks())), me_(static_cast<std::size_t>(ranks_.rank())) {
     for (std::size_t i = 1; i < size_; ++i) others_.push_back((me_ + i) % size_);
-    std::array<char, 64> name{};
-    if (me_ == 0) {
-      room_ = std::make_unique<detail::process_room>(size_, me_, options_, std::string());
-      room_->name().copy(name.data(), name.size() - 1);
-    }
-    std::vector<int> const ones(size_, 1);
-    std::vector<std::array<char, 64>> const mine(size_, name);
-    std::vector<std::array<char, 64>> theirs(size_);
-    ranks_.all_to_all(mine.data(), ones.data(), theirs.data(), ones.data(), sizeof(name));
-    if (me_ != 0) room_ = std::make_unique<detail::process_room>(size_, me_, options_, theirs[0].data());
-    // Everybody has opened it.
-    std::vector<int> counts(size_);
-    ranks_.exchange_counts(ones.data(), counts.data());
-    room_->hide();
+    detail::require_reach(ranks_, "process_exchange");
+    room_ = std::make_unique<detail::process_calls>(ranks_, std::move(options));
   }
   process_exchange(process_exchange const&) = delete;
   process_exchange& operator=(process_exchange const&) = delete;
+  /// When its last call is done.
+  ~process_exchange() { ended_.try_synchronize(); }
 
   int rank() const { return ranks_.rank(); }
   int ranks() const { return ranks_.ranks(); }
@@ -75,14 +65,16 @@ public:
       place(send_rows, row_bytes, room_->blocks(me_, calls_));
       place(receive_rows, row_bytes, room_->places(me_, calls_));
       issue(static_cast<std::byte const*>(send), static_cast<std::byte*>(receive), here);
+      ended_.record(here);
     } catch (...) {
       room_->give_up();
+      ended_.try_record(here);
       throw;
     }
   }
 
 private:
-  using kind = detail::process_room::kind;
+  using kind = detail::process_calls::kind;
 
   void issue(std::byte const* out, std::byte* in, cudaStream_t here) {
     auto const count = static_cast<std::uint32_t>(calls_);
@@ -104,18 +96,19 @@ private:
       if (from(source) > 0) ops_.write(room_->flag(source, me_, kind::ready), count);
     for (std::size_t const target : others_) {
       if (to(target) == 0) continue;
-      ops_.wait_for_at_least(room_->flag(me_, target, kind::ready), count).issue(here);
       room_->expect(target, kind::ready, count);
+      ops_.wait_for_at_least(room_->flag(me_, target, kind::ready), count).issue(here);
       std::byte* const there = importer_.address_of(target, room_->receive(target, calls_));
       copy(there + room_->places(target, calls_)[me_], out + room_->blocks(me_, calls_)[target], to(target),
            here);
       ops_.write(room_->flag(target, me_, kind::done), count);
     }
-    for (std::size_t const source : others_)
-      if (from(source) > 0) ops_.wait_for_at_least(room_->flag(me_, source, kind::done), count);
+    for (std::size_t const source : others_) {
+      if (from(source) == 0) continue;
+      room_->expect(source, kind::done, count);
+      ops_.wait_for_at_least(room_->flag(me_, source, kind::done), count);
+    }
     ops_.issue(here);
-    for (std::size_t const source : others_)
-      if (from(source) > 0) room_->expect(source, kind::done, count);
     if (own > 0) own_copied_.wait(here);
   }
 
@@ -149,15 +142,14 @@ private:
 
   Ranks ranks_;
   Current current_;
-  exchange_options const options_;
   std::size_t const size_, me_;
   std::vector<std::size_t> others_;
-  std::unique_ptr<detail::process_room> room_;
+  std::unique_ptr<detail::process_calls> room_;
   std::uint64_t calls_ = 0;
   detail::ipc_exporter exporter_;
   detail::ipc_importer importer_;
   flag_ops ops_;
-  edge begun_, own_copied_;
+  edge begun_, own_copied_, ended_;
   // Last, so that nothing runs on it any more when the rest goes.
   stream beside_{urgency::high};
 };

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <stretto/adapter.hpp>
 #include <stretto/adapters/cuda/exchange_options.hpp>
-#include <stretto/adapters/cuda/ipc_memory.hpp>
 #include <stretto/adapters/cuda/shared_segment.hpp>
+#include <stretto/detail/op_place.hpp>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -14,7 +16,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
-#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace stretto {
@@ -22,15 +24,21 @@ inline namespace v0 {
 namespace cuda {
 namespace detail {
 
-/// What the ranks of one `process_exchange` share: what each tells of its calls, and flags for their streams.
+/// What ranks that are processes share: some memory of each, with flags that their streams wait for. A thread of each rank lets
+/// go of the streams of that rank when a rank has failed, or when they wait and nothing has moved on any rank until the
+/// deadline. The room is of no use then. It ends when no stream waits for flags of it any more.
 class process_room {
 public:
-  enum kind : std::size_t { ready, done, kinds };
+  /// What different ranks write lies on lines of its own.
+  static constexpr std::size_t line = 128;
+  static constexpr std::size_t lines(std::size_t bytes) { return (bytes + line - 1) / line * line; }
 
-  /// Without a name a new one.
-  process_room(std::size_t ranks, std::size_t me, exchange_options const& options, std::string const& name)
-      : ranks_(ranks), me_(me), options_(options), segment_(open(name, bytes_for(ranks))),
-        expected_(ranks * kinds), guard_([this] { stand_guard(); }) {}
+  /// Collective over `ranks`, any exchange of host memory between them. `bytes`: of every rank, zeros at first. `name` is whose
+  /// room it is, for errors.
+  template <row_exchange Ranks>
+  process_room(Ranks& ranks, std::size_t bytes, exchange_options options, std::string name)
+      : me_(static_cast<std::size_t>(ranks.rank())), part_(lines(bytes)), options_(std::move(options)),
+        name_(std::move(name)), segment_(open(ranks, part_)), guard_([this] { stand_guard(); }) {}
   process_room(process_room const&) = delete;
   process_room& operator=(process_room const&) = delete;
   ~process_room() {
@@ -42,140 +50,146 @@ public:
     guard_.join();
   }
 
-  std::string const& name() const { return segment_->name(); }
-  void hide() { segment_->hide(); }
-
-  // In turn: who posts a call has seen every rank post the one before, and so done with the one before that.
-  std::size_t* places(std::size_t rank, std::uint64_t call) const { return sizes(rank, call); }
-  std::size_t* blocks(std::size_t rank, std::uint64_t call) const { return sizes(rank, call) + ranks_ + 1; }
-  ipc_place& receive(std::size_t rank, std::uint64_t call) const {
-    return *reinterpret_cast<ipc_place*>(sizes(rank, call) + 2 * (ranks_ + 1));
+  exchange_options const& options() const noexcept { return options_; }
+  std::byte* part(std::size_t rank) const { return segment_->data() + head + rank * part_; }
+  /// A flag in a part, for streams of this process.
+  std::uint32_t* for_streams(std::uint32_t* flag) const {
+    return reinterpret_cast<std::uint32_t*>(segment_->on_gpu() +
+                                            (reinterpret_cast<std::byte*>(flag) - segment_->data()));
   }
 
-  void post(std::size_t rank, std::uint64_t call) const {
-    posted(rank).store(call, std::memory_order_release);
+  void give_up() const { word(0).store(1); }
+  bool is_given_up() const { return word(0).load() != 0 || (options_.failed && options_.failed()); }
+  /// Throws where it was given up before: streams wait for nothing any more. `call` is what is refused.
+  void require_open(std::string const& call) const {
+    if (word(0).load() != 0) throw_given_up(call);
   }
-  /// Throws where the exchange was given up before: its streams wait for nothing any more.
-  void require_open(std::uint64_t call) const {
-    if (given_up().load() != 0) throw_given_up(call);
-  }
-  /// Returns when that rank has posted the call. Throws after the deadline, and when the exchange was given up.
-  void await(std::size_t rank, std::uint64_t call) const {
-    auto const begun = std::chrono::steady_clock::now();
-    for (int look = 0; posted(rank).load(std::memory_order_acquire) < call; ++look) {
-      if (look < 1000) continue;
-      if (look < 3000) {
-        std::this_thread::yield();
-        continue;
-      }
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-      if (is_given_up()) throw_given_up(call);
-      if (std::chrono::steady_clock::now() - begun > options_.deadline)
-        throw std::runtime_error(name_of(call) + ": rank " + std::to_string(rank) + " did not come within " +
-                                 std::to_string(options_.deadline.count()) + " ms");
-    }
-  }
-  void give_up() const { given_up().store(1); }
-
-  /// The flag that streams of `owner` wait for and those of `other` raise, for streams of this process.
-  std::uint32_t* flag(std::size_t owner, std::size_t other, kind which) const {
-    return reinterpret_cast<std::uint32_t*>(segment_->on_gpu() + flag_place(owner, other, which));
+  [[noreturn]] static void throw_given_up(std::string const& call) {
+    throw std::runtime_error(call + " given up: a rank has failed");
   }
 
-  /// A stream of this rank waits until that flag of `other` has come to `how_many`.
-  void expect(std::size_t other, kind which, std::uint32_t how_many) {
-    expected_[other * kinds + which] = how_many;
+  /// A flag that streams of this rank wait for and rank `of` writes; returns its number.
+  std::size_t watch(std::uint32_t* flag, std::size_t of) {
+    std::lock_guard const lock(mutex_);
+    watched_.push_back({flag, of, {}, 0});
+    return watched_.size() - 1;
+  }
+  /// From now on a stream may wait until that flag has come to `value`, for the op in progress.
+  void expect(std::size_t which, std::uint32_t value) {
+    std::lock_guard const lock(mutex_);
+    watched_[which].value = value;
+    watched_[which].where = stretto::detail::place_in_progress();
   }
 
 private:
-  /// What different ranks write lies on lines of its own.
-  static constexpr std::size_t line = 128;
-  using count = std::atomic_ref<std::uint64_t>;
+  /// Words that all ranks share: whether they have given up, and how often flags have moved.
+  static constexpr std::size_t head = 2 * line;
 
-  static constexpr std::size_t lines(std::size_t bytes) { return (bytes + line - 1) / line * line; }
-  static std::size_t note_bytes(std::size_t ranks) {
-    static_assert(std::is_trivially_copyable_v<ipc_place> && alignof(ipc_place) <= alignof(std::size_t));
-    return lines(2 * (ranks + 1) * sizeof(std::size_t) + sizeof(ipc_place));
-  }
-  static std::size_t bytes_for(std::size_t ranks) {
-    std::size_t const page = 65536;
-    std::size_t const all = (1 + ranks) * line + 2 * ranks * note_bytes(ranks) + ranks * ranks * kinds * line;
-    return (all + page - 1) / page * page;
-  }
-  static std::unique_ptr<shared_segment> open(std::string const& name, std::size_t bytes) {
-    return name.empty() ? std::make_unique<shared_segment>(bytes)
-                        : std::make_unique<shared_segment>(name, bytes);
+  struct watched_flag {
+    std::uint32_t* flag;
+    std::size_t writer;
+    stretto::detail::op_place where;
+    std::uint32_t value;
+
+    std::atomic_ref<std::uint32_t> found() const { return std::atomic_ref(*flag); }
+    bool is_missing() const { return static_cast<std::int32_t>(found().load() - value) < 0; }
+  };
+
+  template <class Ranks> static std::unique_ptr<shared_segment> open(Ranks& ranks, std::size_t part) {
+    auto const size = static_cast<std::size_t>(ranks.ranks());
+    std::size_t const page = 65536, bytes = (head + size * part + page - 1) / page * page;
+    std::unique_ptr<shared_segment> made;
+    std::array<char, 64> name{};
+    if (ranks.rank() == 0) {
+      made = std::make_unique<shared_segment>(bytes);
+      made->name().copy(name.data(), name.size() - 1);
+    }
+    std::vector<int> const ones(size, 1);
+    std::vector<std::array<char, 64>> const mine(size, name);
+    std::vector<std::array<char, 64>> theirs(size);
+    ranks.all_to_all(mine.data(), ones.data(), theirs.data(), ones.data(), sizeof(name));
+    if (ranks.rank() != 0) made = std::make_unique<shared_segment>(theirs[0].data(), bytes);
+    // Everybody has opened it.
+    std::vector<int> counts(size);
+    ranks.exchange_counts(ones.data(), counts.data());
+    made->hide();
+    return made;
   }
 
-  count given_up() const { return count(*reinterpret_cast<std::uint64_t*>(segment_->data())); }
-  count posted(std::size_t rank) const {
-    return count(*reinterpret_cast<std::uint64_t*>(segment_->data() + (1 + rank) * line));
-  }
-  std::size_t* sizes(std::size_t rank, std::uint64_t call) const {
-    std::size_t const place = (1 + ranks_) * line + (2 * rank + call % 2) * note_bytes(ranks_);
-    return reinterpret_cast<std::size_t*>(segment_->data() + place);
-  }
-  std::size_t flag_place(std::size_t owner, std::size_t other, std::size_t which) const {
-    return (1 + ranks_) * line + 2 * ranks_ * note_bytes(ranks_) +
-           ((owner * ranks_ + other) * kinds + which) * line;
+  std::atomic_ref<std::uint64_t> word(std::size_t which) const {
+    return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(segment_->data() + which * line));
   }
 
-  static std::string name_of(std::uint64_t call) {
-    return "call " + std::to_string(call) + " of a process_exchange";
-  }
-  [[noreturn]] static void throw_given_up(std::uint64_t call) {
-    throw std::runtime_error(name_of(call) + " given up: a rank has failed");
-  }
-  bool is_given_up() const { return given_up().load() != 0 || (options_.failed && options_.failed()); }
-
-  /// Lets go the streams of this rank when a rank has failed.
   void stand_guard() {
     std::unique_lock lock(mutex_);
+    bool is_told = false;
     while (!ends_) {
       bool const over = is_given_up() || is_stuck();
+      if (over && !std::exchange(is_told, true)) tell(lock);
       if (over) {
         give_up();
-        for (std::size_t other = 0; other < ranks_; ++other)
-          for (std::size_t which = 0; which < kinds; ++which) raise_far(other, which);
+        // A quarter of the way round: beyond whatever a stream waits for.
+        for (auto const& each : watched_) each.found().store(each.value + 0x40000000u);
       }
       // Ranks that live may still write what they had issued.
       wake_.wait_for(lock, std::chrono::milliseconds(over ? 1 : 20));
     }
   }
-  /// Whether streams of this rank wait and no flag has moved until the deadline: a rank may die when nobody waits for it on
-  /// the host.
+
+  /// First of all, so that whoever finds its streams idle finds the failure too.
+  void tell(std::unique_lock<std::mutex>& lock) {
+    auto const is_known = [this] { return !options_.report || (options_.failed && options_.failed()); };
+    failure what;
+    what.rank = static_cast<int>(me_);
+    if (word(0).load() != 0) {
+      // Whoever gave up has a moment to say why.
+      auto const end = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+      while (!is_known() && !ends_ && std::chrono::steady_clock::now() < end)
+        wake_.wait_for(lock, std::chrono::milliseconds(5));
+      what.reason = name_ + " given up: a rank has failed";
+    }
+    for (auto const& each : watched_) {
+      if (!what.reason.empty() || !each.is_missing()) continue;
+      what.in_op = each.where.is_known();
+      what.op = label_of(each.where);
+      what.reason = name_ + ": nothing came from rank " + std::to_string(each.writer) + " within " +
+                    std::to_string(options_.deadline.count()) + " ms";
+    }
+    if (is_known()) return;
+    lock.unlock();
+    options_.report(what);
+    lock.lock();
+  }
+  static op_label label_of(stretto::detail::op_place at) {
+    return {static_cast<phase_kind>(at.phase), static_cast<pass>(at.what), static_cast<lane>(at.on), at.layer,
+            at.microbatch};
+  }
+
+  /// Whether streams of this rank wait and no flag of any rank has moved until the deadline: a rank may die when nobody waits
+  /// for it on the host.
   bool is_stuck() {
     bool waits = false;
     std::uint64_t sum = 0;
-    for (std::size_t other = 0; other < ranks_; ++other)
-      for (std::size_t which = 0; which < kinds; ++which) {
-        std::uint32_t const expected = expected_[other * kinds + which], found = flag_at(other, which).load();
-        waits = waits || static_cast<std::int32_t>(found - expected) < 0;
-        sum += std::uint64_t{expected} + found;
-      }
+    for (auto const& each : watched_) {
+      waits = waits || each.is_missing();
+      sum += std::uint64_t{each.value} + each.found().load();
+    }
+    // Who waits long may rightly wait for others that work.
+    if (std::exchange(last_sum_, sum) != sum) word(1).fetch_add(1);
     auto const now = std::chrono::steady_clock::now();
-    if (!waits || sum != last_sum_) moved_ = now;
-    last_sum_ = sum;
+    auto const moves = word(1).load();
+    if (!waits || std::exchange(last_moves_, moves) != moves) moved_ = now;
     return now - moved_ > options_.deadline;
   }
-  /// That of this rank.
-  std::atomic_ref<std::uint32_t> flag_at(std::size_t other, std::size_t which) const {
-    return std::atomic_ref(
-        *reinterpret_cast<std::uint32_t*>(segment_->data() + flag_place(me_, other, which)));
-  }
-  /// Beyond whatever a stream waits for: a quarter of the way round.
-  void raise_far(std::size_t other, std::size_t which) const {
-    flag_at(other, which).store(posted_32() + 0x40000000u, std::memory_order_release);
-  }
-  std::uint32_t posted_32() const { return static_cast<std::uint32_t>(posted(me_).load()); }
 
-  std::size_t const ranks_, me_;
-  exchange_options const& options_;
+  std::size_t const me_, part_;
+  exchange_options const options_;
+  std::string const name_;
   std::unique_ptr<shared_segment> segment_;
-  std::vector<std::atomic<std::uint32_t>> expected_;
-  std::uint64_t last_sum_ = 0; ///< of the guard
-  std::chrono::steady_clock::time_point moved_ = std::chrono::steady_clock::now();
   std::mutex mutex_;
+  std::vector<watched_flag> watched_;
+  std::uint64_t last_sum_ = 0, last_moves_ = 0; ///< of the guard
+  std::chrono::steady_clock::time_point moved_ = std::chrono::steady_clock::now();
   std::condition_variable wake_;
   bool ends_ = false;
   std::thread guard_;

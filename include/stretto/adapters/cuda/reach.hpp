@@ -3,14 +3,22 @@
 #include <stretto/adapter.hpp>
 #include <stretto/adapters/cuda/error.hpp>
 
+#include <array>
 #include <cstddef>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace stretto {
 inline namespace v0 {
 namespace cuda {
+
+/// Ranks of processes that have no way to each other's memory. The same on every rank.
+struct no_peer_access : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 namespace detail {
 
 /// Lets the current GPU `here` reach the memory of GPU `there`. False: it cannot.
@@ -27,29 +35,44 @@ inline bool reach_gpu(int here, int there) {
   return true;
 }
 
-/// Collective over `ranks`, threads of one process: lets the current GPU of each reach the memory of the others' GPUs.
-/// Returns, the same on every rank, which GPU cannot reach which.
+/// Collective over `ranks`, threads or processes of one host: lets the current GPU of each reach the memory of the others'
+/// GPUs. Returns, the same on every rank, whose GPU cannot reach whose.
 template <row_exchange Ranks> std::optional<std::string> reach_the_gpus_of(Ranks& ranks) {
   auto const size = static_cast<std::size_t>(ranks.ranks());
   std::vector<int> const ones(size, 1);
-  auto const tell_all = [&](int mine) {
-    std::vector<int> const out(size, mine);
-    std::vector<int> all(size);
-    ranks.all_to_all(out.data(), ones.data(), all.data(), ones.data(), sizeof(int));
+  auto const tell_all = [&]<class What>(What const& mine) {
+    std::vector<What> const out(size, mine);
+    std::vector<What> all(size);
+    ranks.all_to_all(out.data(), ones.data(), all.data(), ones.data(), sizeof(What));
     return all;
   };
   int here = 0;
   check(cudaGetDevice(&here), "cudaGetDevice");
-  auto const gpus = tell_all(here);
+  // Processes may number GPUs differently.
+  std::array<char, 32> bus{};
+  check(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), here), "cudaDeviceGetPCIBusId");
+  auto const buses = tell_all(bus);
   int unreached = -1;
-  for (int const there : gpus)
-    if (!reach_gpu(here, there)) unreached = there;
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    int there = 0;
+    // What this process does not see its driver may still reach.
+    if (cudaDeviceGetByPCIBusId(&there, buses[rank].data()) != cudaSuccess)
+      static_cast<void>(cudaGetLastError());
+    else if (!reach_gpu(here, there))
+      unreached = static_cast<int>(rank);
+  }
   auto const found = tell_all(unreached);
   for (std::size_t rank = 0; rank < size; ++rank)
     if (found[rank] >= 0)
-      return "GPU " + std::to_string(gpus[rank]) + " cannot reach the memory of GPU " +
-             std::to_string(found[rank]);
+      return "the GPU of rank " + std::to_string(rank) + " (" + buses[rank].data() +
+             ") cannot reach the memory of that of rank " + std::to_string(found[rank]) + " (" +
+             buses[static_cast<std::size_t>(found[rank])].data() + ")";
   return std::nullopt;
+}
+
+/// Collective, for what has no other way.
+template <row_exchange Ranks> void require_reach(Ranks& ranks, std::string const& whose) {
+  if (auto const unreached = reach_the_gpus_of(ranks)) throw no_peer_access(whose + ": " + *unreached);
 }
 
 } // namespace detail
