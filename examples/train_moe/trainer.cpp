@@ -293,6 +293,8 @@ run_result train(options const& o, policy how, corpus const& text,
     stretto::host::group_options settings;
     settings.deadline = std::chrono::seconds(o.deadline);
     settings.link = {.gigabits_per_second = o.link_gbps, .microseconds = o.link_us};
+    // Ranks with GPUs meet before every dispatch, and have a thread each.
+    if (o.model.device == device_kind::cuda) settings.look = std::chrono::microseconds(200);
     stretto::host::group group(o.ep * o.pp, settings);
     thread_links::prepare(group, {o.ep, o.pp});
     stage_mailbox mailbox(group);

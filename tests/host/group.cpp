@@ -1,6 +1,7 @@
 #include "support.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 #include <functional>
 #include <numeric>
@@ -26,9 +27,10 @@ template <class Value> using per_rank = std::vector<Value>;
 
 TEST_CASE("random all-to-alls agree with a reference, empty ranks and empty pairs included",
           "[group][building-blocks-06]") {
+  auto const look = std::chrono::microseconds(GENERATE(0, 300));
   for (int const ranks : {1, 2, 3, 5}) {
     std::mt19937 random(static_cast<unsigned>(ranks));
-    host::group group(ranks);
+    host::group group(ranks, {.look = look});
     for (int round = 0; round < 30; ++round) {
       std::size_t const row = 1 + random() % 7;
       // rows[s][d]; about half of the pairs are empty, in every third round one rank has nothing at all.
@@ -238,7 +240,8 @@ TEST_CASE("a communicator in use by one lane refuses another", "[group][building
 
 TEST_CASE("a rank that never comes is named when the deadline has passed",
           "[group][building-blocks-11]") {
-  host::group group(3, {.deadline = std::chrono::milliseconds(300)});
+  auto const look = std::chrono::microseconds(GENERATE(0, 500));
+  host::group group(3, {.deadline = std::chrono::milliseconds(300), .look = look});
   per_rank<std::string> said(3);
   per_rank<int> named(3, -1);
   auto const begin = host::now_us();
@@ -381,7 +384,7 @@ TEST_CASE("an op that throws on any lane of any rank ends every rank's step with
       for (lane const on : {lane::compute, lane::comm})
         for (std::uint64_t const seed : {0u, 1u, 2u}) {
           int const microbatch = 1 + static_cast<int>(seed);
-          host::group group(ranks);
+          host::group group(ranks, {.look = std::chrono::microseconds(250 * seed)});
           per_rank<outcome> outcomes(at(ranks));
           group.run([&](int rank) {
             outcomes[at(rank)] =

@@ -6,6 +6,7 @@
 #include <stretto/adapters/host/participant.hpp>
 #include <stretto/adapters/host/patience.hpp>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -47,8 +48,9 @@ struct contribution {
 /// every rank when the group fails, the deadline passes or the calls do not fit together.
 class domain final : public participant {
 public:
-  domain(std::vector<int> members, failure_board& board, clock::duration deadline, link_model const& link)
-      : members_(std::move(members)), board_(board), deadline_(deadline), link_(link),
+  domain(std::vector<int> members, failure_board& board, clock::duration deadline, link_model const& link,
+         clock::duration look = {})
+      : members_(std::move(members)), board_(board), deadline_(deadline), look_(look), link_(link),
         seats_(members_.size()) {}
   domain(domain const&) = delete;
   domain& operator=(domain const&) = delete;
@@ -91,6 +93,7 @@ public:
       return;
     }
     std::uint64_t const call = calls_;
+    look_for(lock, look_, [&] { return calls_ != call || board_.failed(); });
     bool const ended = wait_patiently(all_here_, lock, board_, deadline_,
                                       [&] { return calls_ != call || !broken_.empty() || board_.failed(); });
     if (calls_ != call) return;
@@ -115,6 +118,7 @@ public:
       return;
     }
     std::uint64_t const mine = rejoins_;
+    look_for(lock, look_, [&] { return rejoins_ != mine; });
     all_rejoined_.wait(lock, [&] { return rejoins_ != mine; });
   }
 
@@ -187,7 +191,7 @@ private:
 
   std::vector<int> const members_;
   failure_board& board_;
-  clock::duration const deadline_;
+  clock::duration const deadline_, look_;
   link_model const link_;
 
   std::mutex mutex_;
@@ -196,8 +200,8 @@ private:
   std::vector<seat> seats_;
   int arrived_ = 0;
   int rejoined_ = 0;
-  std::uint64_t calls_ = 0;
-  std::uint64_t rejoins_ = 0;
+  std::atomic<std::uint64_t> calls_{0};
+  std::atomic<std::uint64_t> rejoins_{0};
   clock::time_point start_{};
   std::string broken_;
   int broken_by_ = 0;

@@ -23,6 +23,8 @@ struct group_options {
   /// group last ended.
   std::chrono::milliseconds deadline{30000};
   link_model link{};
+  /// How long a rank looks for the others in a call before it sleeps: worth it where every thread has a core to itself.
+  std::chrono::microseconds look{0};
 };
 
 /// Ranks that are threads of this process. They fail together: an op that throws on one rank ends the step on all, with
@@ -55,7 +57,7 @@ public:
     if (members.empty())
       throw std::invalid_argument("stretto::host::group: a domain needs at least one member");
     domains_.push_back(
-        std::make_unique<domain>(std::move(members), board_, options_.deadline, options_.link));
+        std::make_unique<domain>(std::move(members), board_, options_.deadline, options_.link, options_.look));
     add(*domains_.back());
     return static_cast<int>(domains_.size()) - 1;
   }

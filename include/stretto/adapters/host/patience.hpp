@@ -6,10 +6,20 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <thread>
 
 namespace stretto {
 inline namespace v0 {
 namespace host {
+
+/// Gives up the lock for at most `look`, until `done()`, which is safe without it: to be woken takes longer than ranks are
+/// apart that do the same.
+template <class Done> void look_for(std::unique_lock<std::mutex>& lock, clock::duration look, Done done) {
+  if (look <= clock::duration::zero()) return;
+  lock.unlock();
+  for (auto const end = clock::now() + look; !done() && clock::now() < end;) std::this_thread::yield();
+  lock.lock();
+}
 
 /// Waits until `done()`, at most until the deadline has passed since an op or a call of the group ended: a rank may rightly
 /// wait long for others that work, as the last stage of a long pipeline does for its first microbatch. Returns what `done()`
