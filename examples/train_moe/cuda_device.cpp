@@ -84,10 +84,6 @@ public:
     if (kind_ == transport_kind::staged && place)
       throw input_error(
           "--comm staged is for ranks that are threads; say --comm nccl, or unset RANK and WORLD_SIZE");
-    if (kind_ == transport_kind::peer && place && o.pp > 1)
-      throw input_error(
-          "--comm peer has no way for messages between stages that are processes; say --comm nccl, or "
-          "unset RANK and WORLD_SIZE");
     if (kind_ == transport_kind::nccl && !has_nccl())
       throw input_error("--comm nccl: this build has no NCCL; build where nccl.h and libnccl are");
     if (kind_ == transport_kind::nccl && !place && ranks > count)

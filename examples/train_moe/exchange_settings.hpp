@@ -13,7 +13,11 @@ namespace train_moe {
 inline stretto::cuda::exchange_options exchange_settings(transport_parts const& of) {
   return {.deadline = std::chrono::seconds(of.o.deadline),
           .failed = [&board = of.links.board()] { return board.failed(); },
-          .waits = stretto::cuda::hand_on_turn};
+          .waits = stretto::cuda::hand_on_turn,
+          .report =
+              [&board = of.links.board(), rank = of.place.rank](stretto::cuda::failure const& what) {
+                board.report({rank, what.in_op, what.op, what.reason, what.original});
+              }};
 }
 
 } // namespace train_moe

@@ -1,5 +1,6 @@
 #include "cuda_transports.hpp"
 #include "device_rows.hpp"
+#include "plain_messages.hpp"
 #include "run_plan.hpp"
 
 #include <stretto/adapters/host/failure.hpp>
@@ -7,7 +8,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -17,26 +17,7 @@ namespace {
 namespace nccl = stretto::nccl;
 using stretto::torch_cuda::current_stream;
 
-/// Heads of messages as messages of host memory.
-class head_messages {
-public:
-  using tensor = nccl::message_head;
-  explicit head_messages(stage_peers& over) : over_(over) {}
-
-  void send(stretto::message const& about, nccl::message_head const& head) {
-    auto const bytes = at::empty({static_cast<std::int64_t>(sizeof head)}, at::kByte);
-    std::memcpy(bytes.mutable_data_ptr(), &head, sizeof head);
-    over_.send(about, bytes);
-  }
-  nccl::message_head receive(stretto::message const& about) {
-    nccl::message_head head;
-    std::memcpy(&head, over_.receive(about).const_data_ptr(), sizeof head);
-    return head;
-  }
-
-private:
-  stage_peers& over_;
-};
+using head_messages = plain_messages<nccl::message_head>;
 
 class nccl_peers : public stage_peers {
 public:

@@ -1,32 +1,59 @@
 #include "cuda_transports.hpp"
 #include "device_rows.hpp"
 #include "exchange_settings.hpp"
+#include "plain_messages.hpp"
 
 #include <stretto/adapters/cuda/process_exchange.hpp>
+#include <stretto/adapters/cuda/process_peers.hpp>
 
 namespace train_moe {
 namespace {
 
+namespace cuda = stretto::cuda;
 using stretto::torch_cuda::current_stream;
+using stretto::torch_cuda::message_tensors;
+
+class process_peers : public stage_peers {
+public:
+  process_peers(rank_communicator all, stage_peers& hosts, cuda::exchange_options const& settings)
+      : letters_(hosts), peers_(all, letters_, message_tensors{}, current_stream{}, settings) {}
+  void send(stretto::message const& about, at::Tensor const& content) override {
+    peers_.send(about, content);
+  }
+  at::Tensor receive(stretto::message const& about) override { return peers_.receive(about); }
+
+private:
+  using letters = plain_messages<cuda::process_letter>;
+  letters letters_;
+  cuda::process_peers<message_tensors, letters, current_stream> peers_;
+};
 
 class process_transport : public rank_transport {
 public:
   explicit process_transport(transport_parts const& of)
-      : rows_(of.links.rows(), of.how == policy::autograd, current_stream{}, exchange_settings(of)) {}
+      : rows_(of.links.rows(), of.how == policy::autograd, current_stream{}, exchange_settings(of)) {
+    if (of.place.pp > 1)
+      peers_ = std::make_unique<process_peers>(of.links.all(), of.links.peers(), exchange_settings(of));
+    else
+      peers_ = std::make_unique<no_stage_peers>();
+  }
 
   rank_rows& rows() override { return rows_; }
-  /// There is one pipeline rank.
-  stage_peers& peers() override { return peers_; }
+  stage_peers& peers() override { return *peers_; }
 
 private:
-  device_rows<stretto::cuda::process_exchange<rank_communicator, current_stream>> rows_;
-  no_stage_peers peers_;
+  device_rows<cuda::process_exchange<rank_communicator, current_stream>> rows_;
+  std::unique_ptr<stage_peers> peers_;
 };
 
 } // namespace
 
 std::unique_ptr<rank_transport> make_process_transport(transport_parts const& of) {
-  return std::make_unique<process_transport>(of);
+  try {
+    return std::make_unique<process_transport>(of);
+  } catch (cuda::no_peer_access const& problem) {
+    throw input_error(std::string("--comm peer: ") + problem.what() + "; say --comm nccl");
+  }
 }
 
 } // namespace train_moe
