@@ -16,22 +16,24 @@ namespace stretto {
 inline namespace v0 {
 namespace torch {
 
-/// Rows of each expert, from the ids of a router's choices: they come to the host later.
+/// Rows of each expert, which come to the host later: as they are, or counted there from the ids of a router's choices.
 class expert_counts {
 public:
   expert_counts() = default;
-  expert_counts(at::Tensor const& ids, int experts) : ids_(ids), experts_(experts) {}
+  expert_counts(host_copy rows) : coming_(std::move(rows)) {}
+  expert_counts(at::Tensor const& ids, int experts) : coming_(ids), experts_(experts) {}
 
-  /// Waits for the ids. Throws `std::out_of_range` when one is no expert.
+  /// Waits for them. Throws `std::out_of_range` when an id is no expert.
   template <class Integer> std::vector<Integer> read() {
+    if (experts_ == 0) return coming_.template read<Integer>();
     std::vector<Integer> rows(static_cast<std::size_t>(experts_));
-    for (auto const id : ids_.template read<std::int64_t>()) ++rows[detail::checked(id, experts_)];
+    for (auto const id : coming_.template read<std::int64_t>()) ++rows[detail::checked(id, experts_)];
     return rows;
   }
 
 private:
-  host_copy ids_;
-  int experts_ = 0;
+  host_copy coming_;
+  int experts_ = 0; ///< 0: rows come, no ids
 };
 
 /// A router's choices grouped by expert, where they lie: `order` and `inverse` as in `expert_order`.
