@@ -91,6 +91,11 @@ public:
                         std::to_string(ranks) + " ranks " + std::to_string(ranks - count) +
                         " have none; say --comm staged, or start processes that share a GPU: sh "
                         "examples/launch.sh --share-gpu");
+    if (kind_ == transport_kind::peer && place && o.graph && ranks > count)
+      throw input_error("--graph over --comm peer takes a GPU for each rank that is a process, and of " + std::to_string(ranks) +
+                        " ranks " + std::to_string(ranks - count) +
+                        " have none: on one GPU graphs that wait for each other get stuck; leave out --graph, or unset RANK and "
+                        "WORLD_SIZE, so that ranks are threads with one graph");
     int const ranks_here = place ? of_this_machine("LOCAL_WORLD_SIZE", 1, ranks) : ranks;
     check_room(o, place ? local_rank(*place) % count : 0,
                kind_ == transport_kind::staged ? ranks : (ranks_here + count - 1) / count);

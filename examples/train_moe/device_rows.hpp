@@ -40,6 +40,7 @@ public:
   /// A rank alone has nobody to meet.
   bool capturable() const override { return exchange_.ranks() == 1 || stretto::torch::is_capturable<Exchange>(); }
   rank_rows& host() override { return host_; }
+  Exchange& exchange() { return exchange_; }
   double seconds() override {
     for (std::size_t i = 0; i < used_; ++i) {
       calls_[i].end.synchronize();

@@ -31,7 +31,8 @@ private:
 class process_transport : public rank_transport {
 public:
   explicit process_transport(transport_parts const& of)
-      : rows_(of.links.rows(), of.how == policy::autograd, current_stream{}, exchange_settings(of)) {
+      : all_(of.links.all()),
+        rows_(of.links.rows(), of.how == policy::autograd, current_stream{}, exchange_settings(of)) {
     if (of.place.pp > 1)
       peers_ = std::make_unique<process_peers>(of.links.all(), of.links.peers(), exchange_settings(of));
     else
@@ -40,8 +41,12 @@ public:
 
   rank_rows& rows() override { return rows_; }
   stage_peers& peers() override { return *peers_; }
+  /// A graph that waits for others on the GPU could keep memory from being made or mapped, which their captures take.
+  void step_was_captured() override { all_.barrier(); }
+  void step_was_launched() override { rows_.exchange().note_launch(); }
 
 private:
+  rank_communicator all_;
   device_rows<cuda::process_exchange<rank_communicator, current_stream>> rows_;
   std::unique_ptr<stage_peers> peers_;
 };

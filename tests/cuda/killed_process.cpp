@@ -158,3 +158,36 @@ TEST_CASE("streams that are let go are told to the board, with the op that waite
   };
   CHECK(count_true(2, survives) == 1);
 }
+
+TEST_CASE("a process that is killed before a replay ends that of the other", "[gpu]") {
+  need_gpus_of_machine(2);
+  auto const survives = [](shared_exchange& of_rank) {
+    use_gpu_of(of_rank.rank(), 2);
+    cuda::stream own;
+    auto const current = cuda::thread_stream{}.enter(own.get());
+    round_data const data(round_bytes(of_rank.rank(), 2, 0, 0, many_rows, 64));
+    auto exchange = make_process_exchange(of_rank, std::chrono::milliseconds(1000));
+    auto const step = [&] {
+      for (int i = 0; i < 3; ++i) data.issue(exchange, 64, cuda::thread_stream{}.current());
+    };
+    cuda::step_graph<> graph;
+    graph.warm(step);
+    graph.capture(step);
+    of_rank.barrier();
+    for (int replay = 0; replay < 2; ++replay) {
+      if (replay == 1 && of_rank.rank() == 1) ::raise(SIGKILL);
+      graph.replay();
+      exchange.note_launch();
+      // What is not let go hangs here.
+      graph.wait();
+    }
+    std::string told;
+    try {
+      data.issue(exchange, 64, own.get());
+    } catch (std::exception const& problem) {
+      told = problem.what();
+    }
+    return told.ends_with("of a process_exchange given up: a rank has failed");
+  };
+  CHECK(count_true(2, survives) == 1);
+}

@@ -61,12 +61,15 @@ def check_captured(program: str, text: str, folder: pathlib.Path) -> None:
     flags = ["--text", text, *CUDA, *TINY, *COMMON, "--steps", "4", "--ep", "2", "--capacity", "2"]
     launched = ["sh", str(LAUNCH), *share(2), "2", "--", program, *flags]
     ordinary = run([*launched, "--policy", "serial"], file)
-    for policy in ("autograd", "serial", "two_stream_1f1b", "split_dw"):
-        found = run([*launched, "--policy", policy, "--graph"], file)
+    ways = [("nccl", policy) for policy in ("autograd", "serial", "two_stream_1f1b", "split_dw")]
+    # Graphs that wait for each other by flags need a GPU each.
+    ways += [("peer", policy) for policy in ("serial", "split_dw") if GPUS >= 2]
+    for comm, policy in ways:
+        found = run([*launched, "--comm", comm, "--policy", policy, "--graph"], file)
         for key in ("losses", "grad_digest", "heldout_loss"):
-            assert found[key] == ordinary[key], (policy, key, found[key], ordinary[key])
-        assert found["config"]["comm"] == "nccl" and found["config"]["graph"] and len(found["losses"]) == 4, found
-        print(f"2 processes, captured {policy}: the bits of ordinary steps")
+            assert found[key] == ordinary[key], (comm, policy, key, found[key], ordinary[key])
+        assert found["config"]["comm"] == comm and found["config"]["graph"] and len(found["losses"]) == 4, found
+        print(f"2 processes, {comm}, captured {policy}: the bits of ordinary steps")
 
 
 def variables_of(ranks: int, rank: int) -> dict[str, object]:
@@ -96,6 +99,8 @@ def check_refusals(program: str, text: str) -> None:
 
     two = ["sh", str(LAUNCH), "2", "--", program, *flags]
     refuses("set NCCL_HOSTID=<rank> NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo", two, CUDA_VISIBLE_DEVICES="0")
+    refuses("--graph over --comm peer takes a GPU for each rank that is a process",
+            [*two, "--comm", "peer", "--capacity", "2", "--graph"], CUDA_VISIBLE_DEVICES="0")
     refuses("--comm staged is for ranks that are threads", [*two, "--comm", "staged"])
     refuses("say --comm staged, or start processes that share a GPU", [program, *flags, "--comm", "nccl"], CUDA_VISIBLE_DEVICES="0")
     uneven = 'if [ "$RANK" = 1 ]; then export NCCL_MAX_CTAS=2; fi; exec "$@"'

@@ -34,6 +34,71 @@ bool rounds_are_right(shared_exchange& ranks, int gpus) {
   return right;
 }
 
+/// Each rank with a graph and a GPU of its own, and calls by themselves between replays.
+bool replays_are_right(shared_exchange& ranks, rows_of rows) {
+  int const size = ranks.ranks(), rounds = rows == many_rows ? 3 : 5;
+  auto const row_bytes = static_cast<std::size_t>(rows == many_rows ? 300 : 64);
+  use_gpu_of(ranks.rank(), size);
+  cuda::stream own;
+  auto const current = cuda::thread_stream{}.enter(own.get());
+  random_delay delay(ranks.rank());
+  auto exchange = make_process_exchange(ranks, std::chrono::milliseconds(20000));
+  auto const bytes_of = [&](int round, int shape) {
+    return round_bytes(ranks.rank(), size, round, shape, rows, row_bytes);
+  };
+  std::vector<round_data> calls;
+  for (int call = 0; call < rounds; ++call) calls.emplace_back(bytes_of(call, call));
+  cuda::step_graph<> graph;
+  auto const step = [&] {
+    cudaStream_t const here = cuda::thread_stream{}.current();
+    for (auto const& each : calls) {
+      delay(here);
+      each.issue(exchange, row_bytes, here);
+    }
+  };
+  graph.warm(step);
+  graph.capture(step);
+  ranks.barrier();
+  int wrong = 0;
+  for (int replay = 0; replay < (rows == many_rows ? 3 : 8); ++replay) {
+    for (int call = 0; call < rounds; ++call)
+      calls[static_cast<std::size_t>(call)].refill(bytes_of(1000 * replay + call, call));
+    graph.replay();
+    exchange.note_launch();
+    graph.wait();
+    for (auto const& each : calls) wrong += each.is_wrong();
+    if (replay % 3 != 1) continue;
+    round_data const eager(bytes_of(replay, replay));
+    eager.issue(exchange, row_bytes, own.get());
+    cuda::check(cudaStreamSynchronize(own.get()), "cudaStreamSynchronize");
+    wrong += eager.is_wrong();
+    ranks.barrier();
+  }
+  ranks.barrier();
+  return wrong == 0;
+}
+
+/// What capturing a call throws.
+template <class Before> std::string refusal(shared_exchange& ranks, int gpus, Before const& before) {
+  use_gpu_of(ranks.rank(), gpus);
+  cuda::stream own;
+  auto const current = cuda::thread_stream{}.enter(own.get());
+  round_data const data(round_bytes(ranks.rank(), 2, 0, 0, many_rows, 64));
+  auto exchange = make_process_exchange(ranks, std::chrono::milliseconds(20000));
+  auto const step = [&] { data.issue(exchange, 64, cuda::thread_stream{}.current()); };
+  cuda::step_graph<> graph;
+  graph.warm(step);
+  std::string said;
+  try {
+    before(step);
+    graph.capture(step);
+  } catch (std::exception const& problem) {
+    said = problem.what();
+  }
+  ranks.barrier();
+  return said;
+}
+
 } // namespace
 
 // Nothing here may touch CUDA before it forks.
@@ -74,4 +139,28 @@ TEST_CASE("after a call that a rank gave up every further call is refused", "[gp
     return told == (ranks.rank() == 0) && said.ends_with("given up: a rank has failed");
   };
   CHECK(count_true(2, is_refused) == 2);
+}
+
+TEST_CASE("replays of pushes between processes bring what calls by themselves bring", "[gpu]") {
+  int const ranks = 2;
+  need_gpus_of_machine(ranks);
+  rows_of const rows = GENERATE(random_rows, no_rows, rows_to_the_first, many_rows);
+  CAPTURE(rows);
+  CHECK(count_true(ranks, [&](shared_exchange& of_rank) { return replays_are_right(of_rank, rows); }) ==
+        ranks);
+}
+
+TEST_CASE("processes that share a GPU, and one that captures alone, are told", "[gpu]") {
+  need_gpus_of_machine(2);
+  CHECK(count_true(2, [](shared_exchange& ranks) {
+          return refusal(ranks, 1, [](auto const&) {}).find("give each a GPU of its own") !=
+                 std::string::npos;
+        }) == 2);
+  CHECK(count_true(2, [](shared_exchange& ranks) {
+          auto const said = refusal(ranks, 2, [&](auto const& step) {
+            if (ranks.rank() == 1) step();
+          });
+          return said.find("one captures its call and the other does not") != std::string::npos ||
+                 said.find("given up: a rank has failed") != std::string::npos;
+        }) == 2);
 }

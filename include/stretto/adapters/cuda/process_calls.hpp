@@ -22,22 +22,27 @@ namespace detail {
 /// What each rank of a `process_exchange` tells the others of its calls, and flags for their streams.
 class process_calls {
 public:
-  enum kind : std::size_t { ready, done, kinds };
+  /// Those of calls that are captured are raised to 1 and lowered again by who waits for them, in every replay.
+  enum kind : std::size_t { ready, done, replay_ready, replay_done, kinds };
 
   template <row_exchange Ranks>
   process_calls(Ranks& ranks, exchange_options options)
       : ranks_(static_cast<std::size_t>(ranks.ranks())), me_(static_cast<std::size_t>(ranks.rank())),
-        room_(ranks, flag_place(ranks_, 0), std::move(options), "process_exchange") {
+        room_(ranks, flag_place(ranks_, 1), std::move(options), "process_exchange") {
     for (std::size_t other = 0; other < ranks_; ++other)
-      for (auto const which : {ready, done})
+      for (std::size_t which = 0; which < kinds; ++which)
         watched_.push_back(room_.watch(host_flag(me_, other, which), other));
+    room_.watch_work(host_flag(me_, ranks_, 0));
   }
 
   // In turn: who posts a call has seen every rank post the one before, and so done with the one before that.
   std::size_t* places(std::size_t rank, std::uint64_t call) const { return sizes(rank, call); }
   std::size_t* blocks(std::size_t rank, std::uint64_t call) const { return sizes(rank, call) + ranks_ + 1; }
+  std::size_t& is_captured(std::size_t rank, std::uint64_t call) const {
+    return sizes(rank, call)[2 * (ranks_ + 1)];
+  }
   ipc_place& receive(std::size_t rank, std::uint64_t call) const {
-    return *reinterpret_cast<ipc_place*>(sizes(rank, call) + 2 * (ranks_ + 1));
+    return *reinterpret_cast<ipc_place*>(sizes(rank, call) + 2 * (ranks_ + 1) + 1);
   }
 
   void post(std::size_t rank, std::uint64_t call) const {
@@ -68,6 +73,9 @@ public:
   std::uint32_t* flag(std::size_t owner, std::size_t other, kind which) const {
     return room_.for_streams(host_flag(owner, other, which));
   }
+  /// Which call of a graph streams of this rank are in, 0 between them.
+  std::uint32_t* at_work() const { return room_.for_streams(host_flag(me_, ranks_, 0)); }
+  void note_launch() const { room_.note_move(); }
   /// A stream of this rank waits until that flag of `other` has come to `how_many`.
   void expect(std::size_t other, kind which, std::uint32_t how_many) {
     room_.expect(watched_[other * kinds + which], how_many);
@@ -79,7 +87,7 @@ private:
 
   std::size_t note_bytes() const {
     static_assert(std::is_trivially_copyable_v<ipc_place> && alignof(ipc_place) <= alignof(std::size_t));
-    return process_room::lines(2 * (ranks_ + 1) * sizeof(std::size_t) + sizeof(ipc_place));
+    return process_room::lines((2 * (ranks_ + 1) + 1) * sizeof(std::size_t) + sizeof(ipc_place));
   }
   count posted(std::size_t rank) const { return count(*reinterpret_cast<std::uint64_t*>(room_.part(rank))); }
   std::size_t* sizes(std::size_t rank, std::uint64_t call) const {
@@ -88,7 +96,7 @@ private:
   std::size_t flag_place(std::size_t other, std::size_t which) const {
     return line + 2 * note_bytes() + (other * kinds + which) * line;
   }
-  std::uint32_t* host_flag(std::size_t owner, std::size_t other, kind which) const {
+  std::uint32_t* host_flag(std::size_t owner, std::size_t other, std::size_t which) const {
     return reinterpret_cast<std::uint32_t*>(room_.part(owner) + flag_place(other, which));
   }
   static std::string name_of(std::uint64_t call) {

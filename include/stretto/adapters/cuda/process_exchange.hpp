@@ -28,16 +28,20 @@ namespace cuda {
 /// A call only issues. Host threads meet in every call, to tell where rows go; streams wait for each other by flags in host
 /// memory. A rank that does not come to a call within the deadline is named. A failure, and a deadline in which nothing goes
 /// on, let go the streams that wait; the exchange is of no use then, and every further call throws. One stream at a time may
-/// be in use. Calls cannot be captured.
+/// be in use.
+///
+/// Calls with fixed rows may be part of a graph, of one for each rank, if all ranks capture the same ones and each has a GPU to
+/// itself. The ranks must have met between the capture and the first replay, and `note_launch` tells of each replay.
 template <row_exchange Ranks, stream_follower Current = thread_stream> class process_exchange {
 public:
-  static constexpr bool capturable = false;
+  static constexpr bool capturable = true;
 
   /// Collective over the ranks. `ranks` is any exchange of host memory between them.
   explicit process_exchange(Ranks ranks, Current current = {}, exchange_options options = {})
       : ranks_(std::move(ranks)), current_(std::move(current)),
         size_(static_cast<std::size_t>(ranks_.ranks())), me_(static_cast<std::size_t>(ranks_.rank())) {
     for (std::size_t i = 1; i < size_; ++i) others_.push_back((me_ + i) % size_);
+    shares_gpu_ = detail::shares_gpu(ranks_);
     detail::require_reach(ranks_, "process_exchange");
     room_ = std::make_unique<detail::process_calls>(ranks_, std::move(options));
   }
@@ -58,26 +62,33 @@ public:
   void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows,
                   std::size_t row_bytes) {
     cudaStream_t const here = current_.current();
-    if (is_capturing(here))
-      throw std::logic_error("process_exchange: a call between processes cannot be captured");
+    captured_ = is_capturing(here);
+    if (captured_ && shares_gpu_)
+      throw std::logic_error(
+          "process_exchange: a call of ranks that share a GPU cannot be captured, since graphs that wait for "
+          "each other there get stuck; give each a GPU of its own");
     try {
       room_->require_open(++calls_);
       place(send_rows, row_bytes, room_->blocks(me_, calls_));
       place(receive_rows, row_bytes, room_->places(me_, calls_));
+      room_->is_captured(me_, calls_) = captured_;
       issue(static_cast<std::byte const*>(send), static_cast<std::byte*>(receive), here);
-      ended_.record(here);
+      if (!captured_) ended_.record(here);
     } catch (...) {
       room_->give_up();
-      ended_.try_record(here);
+      if (!captured_) ended_.try_record(here);
       throw;
     }
   }
+
+  /// Behind every launch of a graph that calls are part of: streams have the deadline from here on.
+  void note_launch() const { room_->note_launch(); }
 
 private:
   using kind = detail::process_calls::kind;
 
   void issue(std::byte const* out, std::byte* in, cudaStream_t here) {
-    auto const count = static_cast<std::uint32_t>(calls_);
+    if (captured_) ops_.write(room_->at_work(), ++captures_).issue(here);
     std::size_t const own = to(me_);
     if (own > 0) {
       begun_.record(here);
@@ -85,31 +96,54 @@ private:
       copy(in + room_->places(me_, calls_)[me_], out + room_->blocks(me_, calls_)[me_], own, beside_.get());
       own_copied_.record(beside_.get());
     }
-    if (room_->places(me_, calls_)[size_] > from(me_)) room_->receive(me_, calls_) = exporter_.place_of(in);
+    if (room_->places(me_, calls_)[size_] > from(me_)) {
+      detail::allocating_in_capture const allowed;
+      room_->receive(me_, calls_) = exporter_.place_of(in);
+    }
     room_->post(me_, calls_);
     for (std::size_t const other : others_) {
       room_->await(other, calls_);
+      if (room_->is_captured(other, calls_) != room_->is_captured(me_, calls_))
+        throw std::logic_error("process_exchange: of rank " + std::to_string(me_) + " and rank " +
+                               std::to_string(other) + " one captures its call and the other does not");
       require_same(other, block(other, me_), me_, from(other));
       require_same(me_, to(other), other, place_size(other, me_));
     }
     for (std::size_t const source : others_)
-      if (from(source) > 0) ops_.write(room_->flag(source, me_, kind::ready), count);
+      if (from(source) > 0) tell(source, kind::ready, kind::replay_ready);
     for (std::size_t const target : others_) {
       if (to(target) == 0) continue;
-      room_->expect(target, kind::ready, count);
-      ops_.wait_for_at_least(room_->flag(me_, target, kind::ready), count).issue(here);
-      std::byte* const there = importer_.address_of(target, room_->receive(target, calls_));
-      copy(there + room_->places(target, calls_)[me_], out + room_->blocks(me_, calls_)[target], to(target),
-           here);
-      ops_.write(room_->flag(target, me_, kind::done), count);
+      wait_for(target, kind::ready, kind::replay_ready);
+      ops_.issue(here);
+      copy(address_of(target) + room_->places(target, calls_)[me_], out + room_->blocks(me_, calls_)[target],
+           to(target), here);
+      tell(target, kind::done, kind::replay_done);
     }
-    for (std::size_t const source : others_) {
-      if (from(source) == 0) continue;
-      room_->expect(source, kind::done, count);
-      ops_.wait_for_at_least(room_->flag(me_, source, kind::done), count);
-    }
+    for (std::size_t const source : others_)
+      if (from(source) > 0) wait_for(source, kind::done, kind::replay_done);
+    if (captured_) ops_.write(room_->at_work(), 0);
     ops_.issue(here);
     if (own > 0) own_copied_.wait(here);
+  }
+
+  // A call by itself counts. Every replay of a graph writes the same, so there a flag is lowered by who has waited for it: it is
+  // raised again behind an answer to that.
+  void tell(std::size_t other, kind which, kind in_replays) {
+    ops_.write(room_->flag(other, me_, captured_ ? in_replays : which), captured_ ? 1 : count());
+  }
+  void wait_for(std::size_t other, kind which, kind in_replays) {
+    if (captured_) {
+      auto* const flag = room_->flag(me_, other, in_replays);
+      ops_.wait_for_at_least(flag, 1).write(flag, 0);
+      return;
+    }
+    room_->expect(other, which, count());
+    ops_.wait_for_at_least(room_->flag(me_, other, which), count());
+  }
+  std::uint32_t count() const { return static_cast<std::uint32_t>(calls_); }
+  std::byte* address_of(std::size_t target) {
+    detail::allocating_in_capture const allowed;
+    return importer_.address_of(target, room_->receive(target, calls_));
   }
 
   std::size_t block(std::size_t rank, std::size_t target) const {
@@ -146,6 +180,8 @@ private:
   std::vector<std::size_t> others_;
   std::unique_ptr<detail::process_calls> room_;
   std::uint64_t calls_ = 0;
+  std::uint32_t captures_ = 0; ///< calls in graphs
+  bool shares_gpu_ = false, captured_ = false;
   detail::ipc_exporter exporter_;
   detail::ipc_importer importer_;
   flag_ops ops_;

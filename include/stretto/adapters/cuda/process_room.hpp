@@ -74,6 +74,14 @@ public:
     watched_.push_back({flag, of, {}, 0});
     return watched_.size() - 1;
   }
+  /// A flag that streams of this rank write themselves, another number at each place where they may wait, and 0 where they do
+  /// not: of a graph the host cannot say what its streams wait for.
+  void watch_work(std::uint32_t* flag) {
+    std::lock_guard const lock(mutex_);
+    at_work_.push_back(flag);
+  }
+  /// Something goes on: a graph was launched, which takes the same numbers as before.
+  void note_move() const { word(1).fetch_add(1); }
   /// From now on a stream may wait until that flag has come to `value`, for the op in progress.
   void expect(std::size_t which, std::uint32_t value) {
     std::lock_guard const lock(mutex_);
@@ -155,6 +163,9 @@ private:
       what.reason = name_ + ": nothing came from rank " + std::to_string(each.writer) + " within " +
                     std::to_string(options_.deadline.count()) + " ms";
     }
+    if (what.reason.empty())
+      what.reason = name_ + ": nothing came to a call of a graph within " +
+                    std::to_string(options_.deadline.count()) + " ms: a rank is silent";
     if (is_known()) return;
     lock.unlock();
     options_.report(what);
@@ -174,6 +185,11 @@ private:
       waits = waits || each.is_missing();
       sum += std::uint64_t{each.value} + each.found().load();
     }
+    for (auto* const each : at_work_) {
+      auto const where = std::atomic_ref(*each).load();
+      waits = waits || where != 0;
+      sum += where;
+    }
     // Who waits long may rightly wait for others that work.
     if (std::exchange(last_sum_, sum) != sum) word(1).fetch_add(1);
     auto const now = std::chrono::steady_clock::now();
@@ -188,6 +204,7 @@ private:
   std::unique_ptr<shared_segment> segment_;
   std::mutex mutex_;
   std::vector<watched_flag> watched_;
+  std::vector<std::uint32_t*> at_work_;
   std::uint64_t last_sum_ = 0, last_moves_ = 0; ///< of the guard
   std::chrono::steady_clock::time_point moved_ = std::chrono::steady_clock::now();
   std::condition_variable wake_;

@@ -3,6 +3,7 @@
 #include <stretto/adapter.hpp>
 #include <stretto/adapters/cuda/error.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <optional>
@@ -35,23 +36,38 @@ inline bool reach_gpu(int here, int there) {
   return true;
 }
 
+/// Collective: what every rank has.
+template <row_exchange Ranks, class What> std::vector<What> of_all(Ranks& ranks, What const& mine) {
+  auto const size = static_cast<std::size_t>(ranks.ranks());
+  std::vector<int> const ones(size, 1);
+  std::vector<What> const out(size, mine);
+  std::vector<What> all(size);
+  ranks.all_to_all(out.data(), ones.data(), all.data(), ones.data(), sizeof(What));
+  return all;
+}
+
+/// Collective: where the current GPU of every rank is. Processes may number GPUs differently.
+template <row_exchange Ranks> std::vector<std::array<char, 32>> buses_of(Ranks& ranks) {
+  int here = 0;
+  check(cudaGetDevice(&here), "cudaGetDevice");
+  std::array<char, 32> bus{};
+  check(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), here), "cudaDeviceGetPCIBusId");
+  return of_all(ranks, bus);
+}
+/// Collective: whether any two ranks have one GPU.
+template <row_exchange Ranks> bool shares_gpu(Ranks& ranks) {
+  auto buses = buses_of(ranks);
+  std::sort(buses.begin(), buses.end());
+  return std::adjacent_find(buses.begin(), buses.end()) != buses.end();
+}
+
 /// Collective over `ranks`, threads or processes of one host: lets the current GPU of each reach the memory of the others'
 /// GPUs. Returns, the same on every rank, whose GPU cannot reach whose.
 template <row_exchange Ranks> std::optional<std::string> reach_the_gpus_of(Ranks& ranks) {
-  auto const size = static_cast<std::size_t>(ranks.ranks());
-  std::vector<int> const ones(size, 1);
-  auto const tell_all = [&]<class What>(What const& mine) {
-    std::vector<What> const out(size, mine);
-    std::vector<What> all(size);
-    ranks.all_to_all(out.data(), ones.data(), all.data(), ones.data(), sizeof(What));
-    return all;
-  };
   int here = 0;
   check(cudaGetDevice(&here), "cudaGetDevice");
-  // Processes may number GPUs differently.
-  std::array<char, 32> bus{};
-  check(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), here), "cudaDeviceGetPCIBusId");
-  auto const buses = tell_all(bus);
+  auto const buses = buses_of(ranks);
+  auto const size = buses.size();
   int unreached = -1;
   for (std::size_t rank = 0; rank < size; ++rank) {
     int there = 0;
@@ -61,7 +77,7 @@ template <row_exchange Ranks> std::optional<std::string> reach_the_gpus_of(Ranks
     else if (!reach_gpu(here, there))
       unreached = static_cast<int>(rank);
   }
-  auto const found = tell_all(unreached);
+  auto const found = of_all(ranks, unreached);
   for (std::size_t rank = 0; rank < size; ++rank)
     if (found[rank] >= 0)
       return "the GPU of rank " + std::to_string(rank) + " (" + buses[rank].data() +
