@@ -17,7 +17,7 @@ from launching import LAUNCH, TINY, environment, write_text  # noqa: E402
 
 GPUS = len([name for name in os.listdir("/dev") if re.fullmatch(r"nvidia\d+", name)])
 CUDA = ["--device", "cuda"]
-COMMON = ["--steps", "2", "--microbatches", "4", "--deadline", "60"]
+COMMON = ["--microbatches", "4", "--deadline", "60"]
 # Ranks, flags of one pipeline rank or more, policies.
 GRIDS = [
     (2, ["--ep", "2"], ["autograd", "serial", "two_stream_1f1b", "split_dw"]),
@@ -45,7 +45,7 @@ def check_bits(program: str, text: str, folder: pathlib.Path) -> None:
     for ranks, grid, policies in GRIDS:
         ep = grid[1]
         for policy in policies:
-            flags = ["--text", text, *CUDA, *TINY, *COMMON]
+            flags = ["--text", text, *CUDA, *TINY, *COMMON, "--steps", "2"]
             if ep not in yardsticks:
                 yardsticks[ep] = run([program, *flags, "--ep", ep, "--policy", "serial", "--comm", "staged"], file)
             found = run(["sh", str(LAUNCH), *share(ranks), str(ranks), "--", program, *flags, *grid, "--policy", policy], file)
@@ -90,7 +90,7 @@ def check_faults(program: str, text: str, folder: pathlib.Path, kills: int) -> N
 
 
 def check_refusals(program: str, text: str) -> None:
-    flags = ["--text", text, *CUDA, *TINY, *COMMON, "--ep", "2"]
+    flags = ["--text", text, *CUDA, *TINY, *COMMON, "--steps", "2", "--ep", "2"]
 
     def refuses(words: str, command: list[str], **given: object) -> None:
         answer = subprocess.run(command, env=environment(**given), capture_output=True, text=True, timeout=120)
