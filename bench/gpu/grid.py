@@ -23,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 
 LAUNCH = pathlib.Path(__file__).resolve().parents[2] / "examples" / "launch.sh"
 MODELS = {
@@ -99,8 +100,9 @@ def sizes_of_memory(trainer: Trainer, ep: int, whole: dict) -> tuple[float, floa
     return deep - layers * a_layer, a_layer
 
 
-def pipelines(trainer: Trainer, pp: int, ep: int, ways: list[str], serial: dict, found: list[dict]) -> tuple[str, str]:
-    """The table of times, and that of memory unless ranks are threads; `found` gets what they say."""
+def pipelines(trainer: Trainer, pp: int, ep: int, ways: list[str], serial: dict, found: list[dict],
+              save: Callable[[], None]) -> tuple[str, str]:
+    """The table of times, and that of memory unless ranks are threads; `found` gets what they say, and is saved way by way."""
     model, first, rows, memory = trainer.model, None, [], []
     for way in ways:
         pipeline, policy = way.split(":")
@@ -116,17 +118,18 @@ def pipelines(trainer: Trainer, pp: int, ep: int, ways: list[str], serial: dict,
         rows.append([pipeline, policy, f"{one['predicted_ms']:.1f}", f"{middle:.1f}", f"{min(told['ms']):.1f} .. {max(told['ms']):.1f}",
                      f"{middle / one['predicted_ms']:.3f}", f"{one['compute']:.3f}", f"{of_first[0]:.3f}", f"{of_first[1]:.3f}",
                      f"{of_first[1] / of_first[0]:.3f}", f"{told['exposed_ms']:.2f}"])
+        one["peak_bytes"] = told["process_peak_bytes"]
+        save()
         if "a_layer" not in serial:
             continue
         live = trainer.plan("--pipeline", pipeline, "--ranks", pp, "--microbatches", model["microbatches"], "--replay", "phases", "--layers",
                             model["layers"], *(["--chunks", 2] if pipeline.startswith("interleaved") else []))
-        peaks = told["process_peak_bytes"]
         for rank in range(pp):
             layers = live["per_rank"][rank]["peak_live"] * model["layers"] / pp
-            planned, measured = serial["base"] + layers * serial["a_layer"], max(peaks[rank * ep:(rank + 1) * ep])
+            planned, measured = serial["base"] + layers * serial["a_layer"], max(one["peak_bytes"][rank * ep:(rank + 1) * ep])
             memory.append([pipeline, str(rank), f"{layers:g}", f"{planned / 2**20:.1f}", f"{measured / 2**20:.1f}", f"{measured / planned:.3f}"])
             one.setdefault("planned_bytes", []).append(planned)
-        one["peak_bytes"] = peaks
+        save()
     shown = table(["pipeline", "policy", "predicted, ms", "measured, ms", "least .. most", "measured / predicted", "compute of ops", f"of {ways[0]}, predicted",
                    f"of {ways[0]}, measured", "ratio of these", "exposed communication, ms"], rows)
     return shown, table(["pipeline", "rank", "live layers", "planned, MiB", "measured, MiB", "measured / planned"], memory) if memory else ""
@@ -169,6 +172,11 @@ def main() -> None:
             sys.exit(f"layers={model['layers']} is no multiple of two chunks on each of {pp} pipeline ranks; set layers={2 * pp}, say")
     written = dict(date=datetime.date.today().isoformat(), hardware=hardware(given.device), command=sys.argv[1:], model=model, pipelines=[])
     print(f"{written['date']}, {written['hardware']}. " + ", ".join(f"{name} {value}" for name, value in model.items()) + "\n")
+
+    def save() -> None:
+        if given.json:
+            given.json.write_text(json.dumps(written, indent=1) + "\n")
+
     with tempfile.TemporaryDirectory() as place:
         trainer = Trainer(given, model, pathlib.Path(place))
         if counts := [int(count) for count in given.ranks.split(",") if count]:
@@ -181,10 +189,9 @@ def main() -> None:
                 serials[ep] = dict(trace=trace)
                 if not given.threads:
                     serials[ep]["base"], serials[ep]["a_layer"] = sizes_of_memory(trainer, ep, told)
-            shown, memory = pipelines(trainer, pp, ep, given.ways.split(","), serials[ep], written["pipelines"])
+            shown, memory = pipelines(trainer, pp, ep, given.ways.split(","), serials[ep], written["pipelines"], save)
             print(f"### {pp} pipeline ranks x {ep} expert ranks\n\n{shown}\n{memory}", flush=True)
-    if given.json:
-        given.json.write_text(json.dumps(written, indent=1) + "\n")
+    save()
 
 
 if __name__ == "__main__":
