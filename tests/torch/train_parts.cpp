@@ -56,6 +56,18 @@ std::string read(fs::path const& from) {
 
 } // namespace
 
+TEST_CASE("experts that are worth a thread each get the numbers of one thread", "[train_moe]") {
+  model_config const config;
+  initializer const init(config, "layers.0.");
+  auto const drawn = init.experts("up", 3, 2, {1024, 1024}, 0.5);
+  for (int i = 0; i < 2; ++i) {
+    auto generator = at::detail::createCPUGenerator(
+        hash_text(config.seed, initializer::expert_name("layers.0.up", 3 + i)));
+    auto const alone = at::empty({1024, 1024}, at::kDouble).normal_(0.0, 0.5, generator).to(at::kFloat);
+    CHECK(at::equal(drawn.data()[i], alone));
+  }
+}
+
 TEST_CASE("a corpus holds a tenth out and never trains on it", "[torch]") {
   folder const place;
   // Bytes that tell which block they are from: there are ten blocks while a tenth of the text is below 4 KiB.

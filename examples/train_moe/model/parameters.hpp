@@ -4,10 +4,13 @@
 #include "config.hpp"
 
 #include <stretto/adapters/torch/parameter.hpp>
+#include <stretto/adapters/torch/threads.hpp>
 
 #include <ATen/ATen.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <future>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,15 +55,27 @@ public:
   }
   /// Normal with the given deviation.
   stretto::torch::parameter normal(char const* name, at::IntArrayRef sizes, double deviation) const {
-    return {prefix_ + name, draw(prefix_ + name, sizes, deviation)};
+    return {prefix_ + name, draw(prefix_ + name, sizes, deviation).to(torch_device(config_.device))};
   }
   /// [count, in, out] of the experts from `first` on.
   stretto::torch::parameter experts(char const* name, int first, int count, at::IntArrayRef sizes,
                                     double deviation) const {
-    std::vector<at::Tensor> each;
-    for (int expert = first; expert < first + count; ++expert)
-      each.push_back(draw(expert_name(prefix_ + name, expert), sizes, deviation));
-    return {prefix_ + name, at::stack(each)};
+    std::vector<at::Tensor> each(static_cast<std::size_t>(count));
+    auto const draw_one = [&](std::size_t i) {
+      each[i] = draw(expert_name(prefix_ + name, first + static_cast<int>(i)), sizes, deviation);
+    };
+    if (c10::multiply_integers(sizes) < worth_a_thread) {
+      for (std::size_t i = 0; i < each.size(); ++i) draw_one(i);
+    } else {
+      std::vector<std::future<void>> drawn;
+      for (std::size_t i = 0; i < each.size(); ++i)
+        drawn.push_back(std::async(std::launch::async, [&draw_one, i] {
+          stretto::torch::use_one_thread();
+          draw_one(i);
+        }));
+      for (auto& one : drawn) one.get();
+    }
+    return {prefix_ + name, at::stack(each).to(torch_device(config_.device))};
   }
 
   /// `layers.2.experts.up` and 5: `layers.2.experts.up[5]`.
@@ -69,10 +84,13 @@ public:
   }
 
 private:
+  static constexpr std::int64_t worth_a_thread = 1 << 20; ///< numbers, of which one takes tens of nanoseconds
+
+  /// In host memory.
   at::Tensor draw(std::string const& name, at::IntArrayRef sizes, double deviation) const {
     auto generator = at::detail::createCPUGenerator(hash_text(config_.seed, name));
     auto const wide = at::empty(sizes, at::kDouble).normal_(0.0, deviation, generator);
-    return wide.to(torch_type(config_.type)).to(torch_device(config_.device));
+    return wide.to(torch_type(config_.type));
   }
 
   model_config const& config_;
