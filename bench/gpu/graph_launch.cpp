@@ -5,6 +5,7 @@
 #include "program.hpp"
 #include "spread.hpp"
 
+#include <train_moe/cuda_device.hpp>
 #include <train_moe/device_rows.hpp>
 #include <train_moe/rank_types.hpp>
 #include <train_moe/schedule_step.hpp>
@@ -50,7 +51,8 @@ class one_step {
 public:
   one_step(int layers, stretto::host::group& group)
       : config_(config_of(layers)), rows_(group.communicator(0), false),
-        exchange_(rows_, config_.experts, slots()), model_(config_, exchange_),
+        exchange_(rows_, config_.experts, slots()),
+        model_(config_, exchange_, {{0, layers, true, true}}, all_gpus().expert_linear()),
         plan_(stretto::proved_plan<stretto::OneFOneBOverlapped>(1, setting["microbatches"])),
         board_(group.board()) {
     model_.step().resize(layers, setting["microbatches"], 1);
@@ -137,7 +139,11 @@ void run() {
       std::printf("    {\"layers\": %d, \"nodes\": %zu, ", each->layers(), each->nodes());
       print("launch", each->launch, ", ");
       print("replay", each->replay, ", ");
-      print("eager", each->eager, each == steps.back() ? "}\n" : "},\n");
+      print("eager", each->eager, ", ");
+      // What a forward and a backward of one layer take, where the host is the longer one.
+      std::printf("\"eager_of_a_pair\": %.1f}%s\n",
+                  quantile(each->eager, 0.5) / (each->layers() * setting["microbatches"]),
+                  each == steps.back() ? "" : ",");
     }
     std::printf("  ],\n  \"launch_of_32_to_4\": %.3f\n}\n",
                 quantile(steps.back()->launch, 0.5) / quantile(steps.front()->launch, 0.5));
