@@ -9,17 +9,22 @@ using stager = cuda::staged_exchange<host::communicator>;
 static_assert(row_exchange<stager>);
 
 TEST_CASE("rows reach the ranks they are for, call after call", "[gpu]") {
-  int const ranks = GENERATE(1, 2, 3, 5);
+  int const ranks = GENERATE(1, 2, 3, 5), gpus = GENERATE(1, 2);
   rows_of const rows = GENERATE(random_rows, no_rows, rows_to_the_first, rows_to_oneself, many_rows);
   auto const row_bytes = static_cast<std::size_t>(rows == many_rows ? 515 : GENERATE(2, 1030));
+  need_gpus(gpus);
   if (rows == many_rows && ranks > 3) return;
-  CAPTURE(ranks, row_bytes);
-  CHECK(wrong_rounds<stager>(
-            {.ranks = ranks, .rows = rows, .row_bytes = row_bytes, .rounds = rows == many_rows ? 3 : 6}) ==
-        0);
+  CAPTURE(ranks, gpus, row_bytes);
+  CHECK(wrong_rounds<stager>({.ranks = ranks,
+                              .gpus = gpus,
+                              .rows = rows,
+                              .row_bytes = row_bytes,
+                              .rounds = rows == many_rows ? 3 : 6}) == 0);
 }
 
-TEST_CASE("staged rows arrive under random delays, 200 calls ahead, on every GPU", "[gpu]") { check_delays<stager>(); }
+TEST_CASE("staged rows arrive under random delays, 200 calls ahead, on every GPU", "[gpu]") {
+  check_delays<stager>();
+}
 
 TEST_CASE("replays of staged calls bring what eager calls bring", "[gpu]") { check_replays<stager>(); }
 

@@ -8,6 +8,7 @@
 #include <stretto/adapters/cuda/staging.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <memory>
 #include <stdexcept>
@@ -40,6 +41,12 @@ public:
         own_staging_(std::make_shared<detail::staging>()), ones_(size_, 1), first_(size_ + 1), to_(size_),
         from_(size_) {
     stagings_ = detail::share(own_staging_, ranks_);
+    int gpu = 0;
+    check(cudaGetDevice(&gpu), "cudaGetDevice");
+    std::vector<int> const mine(size_, gpu);
+    std::vector<int> gpus(size_);
+    ranks_.exchange_counts(mine.data(), gpus.data());
+    shares_gpu_ = std::count(gpus.begin(), gpus.end(), gpu) > 1;
   }
   staged_exchange(staged_exchange const&) = delete;
   staged_exchange& operator=(staged_exchange const&) = delete;
@@ -98,7 +105,16 @@ public:
   }
 
 private:
-  static constexpr std::size_t smallest_chunk = std::size_t{4} << 20;
+  /// Of two directions one waits for the first chunk and the other for the last, and each chunk costs as much time as
+  /// `chunk_cost` bytes (measured): the sum of both is least at the root of their product. Where ranks share a GPU its link is
+  /// busy with the other's blocks meanwhile.
+  std::size_t chunk_of(std::size_t bytes) const {
+    if (shares_gpu_) return (std::max)(bytes, std::size_t{1});
+    constexpr std::size_t chunk_cost = 200 << 10, smallest = 512 << 10, unit = 64 << 10;
+    auto const best = static_cast<std::size_t>(std::sqrt(static_cast<double>(bytes) * chunk_cost));
+    std::size_t const most = detail::staging::most_chunks;
+    return ((std::max)({smallest, best, (bytes + most - 1) / most}) + unit - 1) / unit * unit;
+  }
 
   static void copy(void* to, void const* from, std::size_t bytes, cudaMemcpyKind how, cudaStream_t on) {
     check(cudaMemcpyAsync(to, from, bytes, how, on), "cudaMemcpyAsync");
@@ -148,8 +164,7 @@ private:
         check(cudaStreamWaitEvent(here, reader, 0), "cudaStreamWaitEvent");
       mine.readers.clear();
     }
-    std::size_t const chunk =
-        (std::max)(smallest_chunk, (bytes + detail::staging::most_chunks - 1) / detail::staging::most_chunks);
+    std::size_t const chunk = chunk_of(bytes);
     std::size_t const gap = first_[me_];
     for (std::size_t begin = 0, k = 0; begin < bytes; begin += chunk, ++k) {
       std::size_t const end = (std::min)(bytes, begin + chunk);
@@ -196,6 +211,7 @@ private:
   std::size_t const size_, me_;
   std::shared_ptr<detail::staging> own_staging_;
   std::vector<std::shared_ptr<detail::staging>> stagings_;
+  bool shares_gpu_ = false;
   std::size_t turn_ = 0;
   unsigned long long capture_ = 0;
   std::vector<int> ones_;

@@ -14,7 +14,7 @@ namespace detail {
 /// Two host buffers of one rank, used in turn: a peer may still fetch from one while the other is filled. All ranks of an
 /// exchange own it, since peers fetch from it.
 struct staging {
-  static constexpr std::size_t most_chunks = 8;
+  static constexpr std::size_t most_chunks = 64;
 
   struct buffer {
     std::unique_ptr<pinned_buffer> memory = std::make_unique<pinned_buffer>();
