@@ -11,6 +11,7 @@
 #include <barrier>
 #include <chrono>
 #include <cstddef>
+#include <future>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -320,4 +321,30 @@ TEST_CASE("an op of one rank that fails in a shared capture ends it for all, wit
   };
   CHECK_THROWS_WITH(group.run(run),
                     ContainsSubstring("rank 1: F.dispatch of layer 0, microbatch 0 failed: no rows"));
+}
+
+TEST_CASE("a rank that does not end its part of a shared capture holds the others up until the deadline",
+          "[gpu]") {
+  host::group group(2);
+  group.add_domain();
+  std::promise<void> given_up;
+  auto const over = given_up.get_future().share();
+  std::vector<std::string> told(2);
+  group.run([&](int rank) {
+    cuda::check(cudaSetDevice(0), "cudaSetDevice");
+    shared_graph graph({}, {}, group.communicator(rank, 1), {}, std::chrono::milliseconds(300));
+    graph.warm([] {});
+    try {
+      graph.capture([&] {
+        if (rank == 1) over.wait();
+      });
+    } catch (std::runtime_error const& problem) {
+      told[static_cast<std::size_t>(rank)] = problem.what();
+    }
+    if (rank == 0) given_up.set_value();
+    group.communicator(rank).barrier();
+  });
+  // Whoever issues first keeps the other from its turn, or from its end.
+  CHECK_THAT(told[0], ContainsSubstring("another rank"));
+  CHECK(told[1] == "step_graph: another rank could not issue its step into the graph");
 }

@@ -2,12 +2,14 @@
 
 #include <stretto/adapters/cuda/handles.hpp>
 
-#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <mutex>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -16,68 +18,97 @@ inline namespace v0 {
 namespace cuda {
 namespace detail {
 
+/// Who issues into a capture that several ranks share: one thread at a time, but for its waits for others.
+class capture_turn {
+public:
+  explicit capture_turn(std::chrono::milliseconds deadline) : deadline_(deadline) {}
+
+  bool take() {
+    if (mutex_.try_lock_for(deadline_)) return true;
+    is_lost_ = true;
+    return false;
+  }
+  void hand_on() { mutex_.unlock(); }
+  /// Whether a thread did not get it until the deadline: nobody knows then who issues.
+  bool is_lost() const noexcept { return is_lost_; }
+
+private:
+  std::chrono::milliseconds const deadline_;
+  std::timed_mutex mutex_;
+  std::atomic<bool> is_lost_{false};
+};
+
 /// The turn that this thread has at a capture; null: none.
-inline std::mutex*& turn_in_progress() noexcept {
-  thread_local std::mutex* turn = nullptr;
+inline capture_turn*& turn_in_progress() noexcept {
+  thread_local capture_turn* turn = nullptr;
   return turn;
 }
 
-/// As long as it lives, this thread alone issues into a capture, but for the waits in between.
+/// As long as it lives, this thread has the turn.
 class turn_scope {
 public:
-  explicit turn_scope(std::mutex& turn) : held_(turn) { turn_in_progress() = &turn; }
-  ~turn_scope() { turn_in_progress() = nullptr; }
+  explicit turn_scope(capture_turn& turn) {
+    if (!turn.take())
+      throw std::runtime_error("step_graph: another rank does not hand on its turn at the capture");
+    turn_in_progress() = &turn;
+  }
+  ~turn_scope() {
+    if (auto* const turn = std::exchange(turn_in_progress(), nullptr)) turn->hand_on();
+  }
   turn_scope(turn_scope const&) = delete;
   turn_scope& operator=(turn_scope const&) = delete;
-
-private:
-  std::lock_guard<std::mutex> held_;
 };
 
 /// What ranks that are threads share to be captured into one graph: rank 0 opens it, every rank enters, issues and leaves,
-/// and rank 0 ends it. Graphs apart could only wait for each other by flags, and on one GPU two of them get stuck.
+/// and rank 0 ends it. Graphs apart could only wait for each other by flags, and on one GPU two of them get stuck. Waits end
+/// when the step of the ranks has failed, which nobody tells, and when nobody has come or gone until the deadline.
 class joint_capture {
 public:
-  joint_capture(std::size_t ranks, std::function<bool()> failed)
-      : joins(ranks), before(ranks), ranks_(ranks), failed_(std::move(failed)) {}
+  joint_capture(std::size_t ranks, std::function<bool()> failed, std::chrono::milliseconds deadline)
+      : turn(deadline), joins(ranks), before(ranks), ranks_(ranks), failed_(std::move(failed)),
+        deadline_(deadline) {}
 
-  std::mutex turn;
+  capture_turn turn;
   edge fork, ended;
   std::vector<edge> joins, before; ///< of each rank
 
   /// Nobody is in it: the ranks have met since it was used last.
   void reset() {
     std::lock_guard const lock(mutex_);
-    state_ = state::closed, inside_ = left_ = 0, all_issued_ = true;
+    if (inside_ > 0 || turn.is_lost())
+      throw std::runtime_error("step_graph: a rank is still at an earlier capture, which was given up");
+    state_ = state::closed, left_ = 0, all_issued_ = true;
   }
   void open() { become(state::open); }
   /// Whether there is a capture to issue into.
   bool enter() {
     std::unique_lock lock(mutex_);
-    wait(lock, [this] { return state_ != state::closed; });
-    if (state_ != state::open) return false;
-    ++inside_;
+    if (!wait(lock, [this] { return state_ != state::closed; }) || state_ != state::open) return false;
+    ++inside_, ++moves_;
     return true;
   }
   void leave(bool has_issued) {
     std::lock_guard const lock(mutex_);
-    --inside_, ++left_;
+    --inside_, ++left_, ++moves_;
     all_issued_ = all_issued_ && has_issued;
     changed_.notify_all();
   }
-  /// Rank 0: nobody issues any more. Whether all ranks have issued everything.
+  /// Rank 0: nobody issues any more, or somebody never ends. Whether all ranks have issued everything.
   bool wait_for_all() {
     std::unique_lock lock(mutex_);
     wait(lock, [this] { return left_ == ranks_; });
-    changed_.wait(lock, [this] { return inside_ == 0; });
+    wait(
+        lock, [this] { return inside_ == 0; }, /*whatever_failed=*/true);
     state_ = state::over;
-    return left_ == ranks_ && all_issued_;
+    return left_ == ranks_ && all_issued_ && !turn.is_lost();
   }
   void end(bool has_graph) { become(has_graph ? state::captured : state::failed); }
   /// Whether rank 0 made a graph of it.
   bool wait_for_end() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return state_ == state::captured || state_ == state::failed; });
+    wait(
+        lock, [this] { return state_ == state::captured || state_ == state::failed; },
+        /*whatever_failed=*/true);
     return state_ == state::captured;
   }
 
@@ -87,19 +118,31 @@ private:
   void become(state now) {
     std::lock_guard const lock(mutex_);
     state_ = now;
+    ++moves_;
     changed_.notify_all();
   }
-  /// Or until the step of the ranks has failed, which nobody tells.
-  template <class Done> void wait(std::unique_lock<std::mutex>& lock, Done const& done) {
-    while (!done() && !(failed_ && failed_())) changed_.wait_for(lock, std::chrono::milliseconds(5));
+  template <class Done>
+  bool wait(std::unique_lock<std::mutex>& lock, Done const& done, bool whatever_failed = false) {
+    auto moves = moves_;
+    auto moved = std::chrono::steady_clock::now();
+    while (!done()) {
+      if (!whatever_failed && failed_ && failed_()) return false;
+      auto const now = std::chrono::steady_clock::now();
+      if (std::exchange(moves, moves_) != moves_) moved = now;
+      if (now - moved > deadline_) return false;
+      changed_.wait_for(lock, std::chrono::milliseconds(5));
+    }
+    return true;
   }
 
   std::size_t const ranks_;
   std::function<bool()> const failed_;
+  std::chrono::milliseconds const deadline_;
   std::mutex mutex_;
   std::condition_variable changed_;
   state state_ = state::closed;
   std::size_t inside_ = 0, left_ = 0;
+  std::uint64_t moves_ = 0;
   bool all_issued_ = true;
 };
 
@@ -108,12 +151,12 @@ private:
 /// For `exchange_options::waits` of exchanges whose calls are captured by a `step_graph` of several ranks: while a rank waits
 /// for the others, they have their turn.
 inline void hand_on_turn(bool waits) {
-  auto* const turn = detail::turn_in_progress();
+  auto*& turn = detail::turn_in_progress();
   if (!turn) return;
   if (waits)
-    turn->unlock();
-  else
-    turn->lock();
+    turn->hand_on();
+  else if (!turn->take())
+    turn = nullptr; // and the capture fails
 }
 
 } // namespace cuda

@@ -9,6 +9,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <functional>
@@ -68,14 +69,16 @@ template <stream_follower Follow = thread_stream, graph_memory Memory = no_graph
           row_exchange Ranks = lone_rank>
 class step_graph {
 public:
-  /// `failed`: whether the step of these ranks has failed, such as a look at the board of their group.
+  /// `failed`: whether the step of these ranks has failed, such as a look at the board of their group. `deadline`: how long a
+  /// rank waits at a capture while no other comes or goes.
   explicit step_graph(Follow follow = {}, Memory memory = {}, Ranks ranks = {},
-                      std::function<bool()> failed = {})
+                      std::function<bool()> failed = {},
+                      std::chrono::milliseconds deadline = std::chrono::seconds(30))
       : follow_(std::move(follow)), memory_(std::move(memory)), ranks_(std::move(ranks)),
         me_(static_cast<std::size_t>(ranks_.rank())), ones_(static_cast<std::size_t>(ranks_.ranks()), 1),
         counts_(ones_.size()) {
     std::shared_ptr<detail::joint_capture> made;
-    if (me_ == 0) made = std::make_shared<detail::joint_capture>(ones_.size(), std::move(failed));
+    if (me_ == 0) made = std::make_shared<detail::joint_capture>(ones_.size(), std::move(failed), deadline);
     all_ = detail::share(made, ranks_)[0];
   }
   step_graph(step_graph const&) = delete;
