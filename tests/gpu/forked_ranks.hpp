@@ -42,6 +42,7 @@ inline void need_gpus_of_machine(int count) {
 struct shared_board {
   static constexpr std::size_t most_ranks = 8, most_bytes = std::size_t{1} << 16;
   std::atomic<int> arrived, round;
+  std::atomic<bool> lost_a_rank; ///< or is about to
   std::array<std::array<char, most_bytes>, most_ranks> slots;
   std::array<std::array<char, 1024>, most_ranks> said;
 
