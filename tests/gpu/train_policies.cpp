@@ -11,6 +11,7 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -246,19 +247,26 @@ TEST_CASE("runs in several threads capture and replay their steps on one GPU at 
 TEST_CASE("choices without a slot end a run whose steps are replayed, with the sentence of ordinary ones", "[gpu]") {
   text_file const file;
   auto o = small();
-  o.ep = 1;
+  // Two ranks have one graph.
+  o.ep = GENERATE(1, 2);
   o.steps = 12;
   corpus const text(file.path(), o.model.sequence);
+  // Whichever of the ranks it is that ends the others.
+  auto const sentence_of = [&]() -> std::string {
+    try {
+      run(o, policy::split_dw, text);
+    } catch (std::exception const& problem) {
+      std::string const told = problem.what();
+      return told.substr((std::min)(told.size(), told.find("step ")));
+    }
+    return {};
+  };
   // As many slots as last for three steps, but not for all.
   std::string ordinary;
   for (o.model.seed = 1; o.model.seed < 4 && ordinary.empty(); ++o.model.seed)
     for (o.capacity = 1; o.capacity < 2; o.capacity += 1.0 / 24) {
-      try {
-        run(o, policy::split_dw, text);
-        break;
-      } catch (std::exception const& problem) {
-        ordinary = problem.what();
-      }
+      ordinary = sentence_of();
+      if (ordinary.empty()) break;
       auto const late = ordinary.find("step 1,") == std::string::npos && ordinary.find("step 2,") == std::string::npos &&
                         ordinary.find("step 3,") == std::string::npos;
       if (late) break;
@@ -267,7 +275,7 @@ TEST_CASE("choices without a slot end a run whose steps are replayed, with the s
   --o.model.seed;
   REQUIRE_THAT(ordinary, Catch::Matchers::ContainsSubstring("found no slot"));
   o.graph = true;
-  CHECK_THROWS_WITH(run(o, policy::split_dw, text), ordinary);
+  CHECK(sentence_of() == ordinary);
 }
 
 TEST_CASE("a GPU learns what a CPU learns", "[gpu]") {
