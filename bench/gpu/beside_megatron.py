@@ -10,7 +10,8 @@ stand for the shape. Of what rank 0 prints these are read, the first for each of
     ... params/rank BILLIONS B
     ... all-to-alls take MS ms
 
-Ways of train_moe are policies; POLICY+slots has slots of a fixed number (--capacity), POLICY+graph replays it as a graph.
+Ways of train_moe are policies; POLICY+slots has slots of a fixed number (--capacity), POLICY+graph replays that as a graph, and with
++processes behind either ranks are processes, not threads.
 train_moe routes by its router as it is initialised, which is less even than a forced balance. A vocabulary of 256 makes the heads
 equal, since train_moe predicts bytes. Communication is what the all-to-alls of a serial step take, with the waits for the slower
 rank; peaks are of what a step makes, without parameters and gradients (of the other program 4 bytes a parameter are taken off).
@@ -30,6 +31,7 @@ import subprocess
 import sys
 import tempfile
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 RANKS = 2
 SHAPES = {
     "coarse": dict(layers=4, hidden=4096, heads=32, ffn=4096, experts=8, top_k=2, seq=4096, batch=2, microbatches=8),
@@ -94,20 +96,20 @@ def communication_of(trace: dict) -> float:
 def ours(given: argparse.Namespace, way: str, shape: dict, folder: str) -> dict:
     policy, *extra = way.split("+")
     flags = [word for name, value in shape.items() for word in ("--" + name.replace("_", "-"), str(value))]
-    if extra:
+    if {"slots", "graph"} & set(extra):
         flags += ["--capacity", str(given.capacity)] + ["--graph"] * ("graph" in extra)
     report, trace = pathlib.Path(folder, "run.json"), pathlib.Path(folder, "trace.json")
-    if way == "serial":
+    if policy == "serial" and "graph" not in extra:
         flags += ["--trace", str(trace)]
     # So small a rate leaves the router where it began: the same routing in all steps.
-    done = subprocess.run([given.train_moe, "--text", given.text, "--device", "cuda", "--dtype", "bf16", "--ep", str(RANKS), "--policy", policy, "--steps",
+    done = subprocess.run([*(shlex.split(given.launch) + [str(RANKS), "--"] if "processes" in extra else []), given.train_moe, "--text", given.text, "--device", "cuda", "--dtype", "bf16", "--ep", str(RANKS), "--policy", policy, "--steps",
                            str(given.steps + given.warm_up), "--lr", "1e-12", "--dense", "0", "--shared", "0", "--aux", "0", "--json", str(report), *flags,
                            *shlex.split(given.more)], text=True, capture_output=True, timeout=given.limit)
     if done.returncode:
         sys.exit(f"train_moe ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
     told = json.loads(report.read_text())
     return dict(ms=[1e3 * seconds for seconds in told["schedule_seconds"][given.warm_up:]], peak_gib=told["peak_bytes"] / RANKS / 2**30,
-                comm_ms=communication_of(json.loads(trace.read_text())) if way == "serial" else None)
+                comm_ms=communication_of(json.loads(trace.read_text())) if "--trace" in flags else None)
 
 
 def note(runs: dict[str, dict], way: str, found: dict) -> None:
@@ -145,6 +147,12 @@ def share(part: float, whole: float) -> str:
     return f"{100 * part / whole:.0f} %" if whole > 0 else "-"
 
 
+def serial_of(way: str, runs: dict) -> str:
+    """The serial step that is otherwise like it, as far as there is one."""
+    like = "+".join(["serial", *way.split("+")[1:]])
+    return like if like in runs else "serial"
+
+
 def table(path: str) -> str:
     """Each program is compared with its own step without overlap, and with the other's best."""
     told = json.loads(pathlib.Path(path).read_text())
@@ -156,14 +164,16 @@ def table(path: str) -> str:
         lines += [f"**{text}**: " + ", ".join(f"{k} {v}" for k, v in one["shape"].items()), "",
                   "| program | step | median ms | least .. most | of own serial | communication, ms | gained, of communication | gained, of what it allows "
                   "| other's best / this | peak GiB a rank |", "| --- " * 10 + "|"]
-        for program, serial in (("train_moe", "serial"), ("other", told["other_serial"])):
-            base = middle[program].get(serial, math.nan)
-            comm = statistics.median(one[program].get(serial, {}).get("comm_ms") or [math.nan])
-            allowed = base - middle[program].get(floor, math.nan) if program == "other" else math.nan
-            for way, run in one[program].items():
-                ms, is_way = middle[program][way], way not in (serial, floor)
+        for program in ("train_moe", "other"):
+            runs = one[program]
+            for way, run in runs.items():
+                ms, own = middle[program][way], told["other_serial"] if program == "other" else serial_of(way, runs)
+                base = middle[program].get(own, math.nan)
+                comm = statistics.median(runs.get(own, {}).get("comm_ms") or [math.nan])
+                allowed = base - middle[program].get(floor, math.nan) if program == "other" else math.nan
+                is_way = way not in (own, floor)
                 lines.append(f"| {program} | {way} | {ms:.1f} | {min(run['ms']):.1f} .. {max(run['ms']):.1f} | {ms / base:.3f} | "
-                             + (f"{comm:.1f}" if way == serial else "") + f" | {share(base - ms, comm) if is_way else ''} "
+                             + (f"{comm:.1f}" if way == own else "") + f" | {share(base - ms, comm) if is_way else ''} "
                              f"| {share(base - ms, allowed) if is_way else ''} | {best_other / ms:.3f} | {run['peak_gib']:.2f} |")
         lines.append("")
     return "\n".join(lines)
@@ -185,6 +195,7 @@ def main() -> None:
     arguments.add_argument("--warm-up", type=int, default=3)
     arguments.add_argument("--vocab", type=int, default=256, help="of the other program; train_moe has 256")
     arguments.add_argument("--text", default="/usr/include/c++")
+    arguments.add_argument("--launch", default=f"sh {ROOT}/examples/launch.sh", metavar="COMMAND", help="takes a number of processes, -- and a program")
     arguments.add_argument("--more", default="--comm peer", metavar="FLAGS", help="for train_moe")
     arguments.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="for one run of one program")
     arguments.add_argument("--json", type=pathlib.Path)
