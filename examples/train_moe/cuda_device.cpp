@@ -2,9 +2,11 @@
 
 #include "cuda_transports.hpp"
 #include "forecast.hpp"
+#include "gpu_attention.hpp"
 #include "graph_step.hpp"
 #include "schedule_step.hpp"
 #include "suggest.hpp"
+#include "use_kernels.hpp"
 
 #include <stretto/adapters/cublas.hpp>
 #include <stretto/adapters/cuda.hpp>
@@ -78,6 +80,8 @@ public:
   void prepare(options const& o, std::optional<rank_place> const& place) const override {
     stretto::torch_cuda::use_many_queues();
     stretto::torch_cuda::make_repeatable();
+    use_kernels();
+    use_gpu_attention(o.repeatable ? attention_sums::repeatable : attention_sums::any_order);
     int const count = visible_gpus(), ranks = o.ep * o.pp;
     are_processes_ = place.has_value();
     kind_ = transport_of(o, are_processes_);

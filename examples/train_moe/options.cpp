@@ -192,6 +192,9 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   app.add_flag("--graph", o.graph,
                "With --device cuda and --capacity: capture the second step as one CUDA graph and replay it in all "
                "later ones");
+  flags.add("--attention", "NAME", "repeatable",
+            "With --device cuda: repeatable, or fast: gradients of long sequences are summed in any order, so that no two "
+            "runs give the same bits");
   flags.add("--comm-ctas", "N", "",
             "With --comm nccl: multiprocessors that rows may take, a power of two; matrix products are told "
             "to take the others");
@@ -273,6 +276,11 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
           "--comm says how ranks on GPUs reach each other, and there are none on the CPU; leave it out, or "
           "say --device cuda");
   }
+  o.repeatable = flags.read_choice("--attention", {"repeatable", "fast"}, 0) == 0;
+  if (!o.repeatable && m.device != device_kind::cuda)
+    throw input_error("--attention fast is for GPUs; say --device cuda, or leave it out");
+  if (!o.repeatable && o.compare)
+    throw input_error("--attention fast gives other bits on every run, and --compare compares bits; leave out one of them");
   if (o.graph && m.device != device_kind::cuda)
     throw input_error("--graph replays a step on a GPU; say --device cuda, or leave it out");
   if (o.graph && !flags.given("--capacity"))

@@ -49,6 +49,7 @@ struct options {
   /// equally often; 0: as many as there are choices.
   double capacity = 0;
   bool graph = false; ///< a step is captured once and then replayed
+  bool repeatable = true; ///< otherwise gradients of attention may be summed in an order of chance
 
   transport_kind transport = transport_kind::usual; ///< on GPUs
   int comm_ctas = 0; ///< thread blocks that an exchange of NCCL may take; 0: a usual number, of which compute knows nothing

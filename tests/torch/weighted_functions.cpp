@@ -27,13 +27,13 @@ node_under_test const linear_node{
     },
     rows_of_8, [](parameters& w, tensors const& x) { return tensors{st::linear(x[0], w[0])}; }};
 
-node_under_test const scale_node{
+node_under_test const norm_node{
     [](at::ScalarType type) {
       parameters w;
       w.push_back(weight("gain", {8}, type, 2));
       return w;
     },
-    rows_of_8, [](parameters& w, tensors const& x) { return tensors{st::scale(x[0], w[0])}; }};
+    rows_of_8, [](parameters& w, tensors const& x) { return tensors{st::rms_norm(x[0], w[0])}; }};
 
 node_under_test const expert_node{
     [](at::ScalarType type) {
@@ -132,7 +132,7 @@ struct named_node {
   char const* name;
   node_under_test const* node;
 };
-named_node const nodes[] = {{"linear", &linear_node},       {"scale", &scale_node},
+named_node const nodes[] = {{"linear", &linear_node},       {"norm", &norm_node},
                             {"experts", &expert_node},      {"experts without rows", &no_rows_node},
                             {"experts that accumulate", &accumulating_node},
                             {"embedding", &embedding_node}, {"mixed", &mixed_node},
@@ -172,9 +172,9 @@ TEST_CASE("functions with their own weight gradient agree with torch's operation
     auto w = weight("w", {8, 5}, at::kDouble, 3);
     check(st::linear(x, w), x.mm(w.leaf()), w);
   }
-  SECTION("scale") {
+  SECTION("norm") {
     auto w = weight("w", {8}, at::kDouble, 3);
-    check(st::scale(x, w), x * w.leaf(), w);
+    check(st::rms_norm(x, w), x * x.square().mean(1, /*keepdim=*/true).add(1e-6).rsqrt() * w.leaf(), w);
   }
   SECTION("embedding") {
     auto w = weight("w", {9, 4}, at::kDouble, 3);

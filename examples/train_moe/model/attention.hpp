@@ -1,9 +1,9 @@
 #pragma once
 
+#include "attend.hpp"
 #include "norm.hpp"
+#include "product.hpp"
 #include "rope.hpp"
-
-#include <stretto/adapters/torch/linear.hpp>
 
 #include <ATen/ATen.h>
 
@@ -25,12 +25,10 @@ public:
 
   at::Tensor operator()(at::Tensor const& x) {
     auto const head = x.size(1) / heads_;
-    auto const qkv = stretto::torch::linear(norm_(x), qkv_).view({-1, sequence_, 3, heads_, head});
-    auto const parts = rotate(qkv, rotation_).unbind(2);
-    auto const mixed =
-        at::scaled_dot_product_attention(parts[0].transpose(1, 2), parts[1].transpose(1, 2),
-                                         parts[2].transpose(1, 2), {}, 0.0, /*is_causal=*/true);
-    return x + stretto::torch::linear(mixed.transpose(1, 2).reshape(x.sizes()), out_);
+    auto const qkv = product(norm_(x), qkv_).view({-1, sequence_, 3, heads_, head});
+    auto const parts = rotate(qkv, rotation_);
+    auto const mixed = attend(parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2));
+    return x + product(mixed.transpose(1, 2).reshape(x.sizes()), out_);
   }
   template <class F> void for_each_parameter(F&& f) {
     norm_.for_each_parameter(f);

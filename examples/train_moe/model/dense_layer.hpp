@@ -14,7 +14,7 @@ class DenseAttention : public stretto::Phase<stretto::attn> {
 public:
   using reads = stretto::values<hidden>;
   using writes = stretto::values<residual>;
-  using saves = stretto::values<>;
+  using saves = stretto::values<hidden>;
 
   DenseAttention(initializer const& init, double residual_deviation) : attention_(init, residual_deviation) {}
 
@@ -29,7 +29,7 @@ class DenseFeedForward : public stretto::Phase<stretto::mlp> {
 public:
   using reads = stretto::values<residual>;
   using writes = stretto::values<hidden>;
-  using saves = stretto::values<>;
+  using saves = stretto::values<residual>;
 
   DenseFeedForward(initializer const& init, double residual_deviation)
       : norm_(init, "dense.norm"),

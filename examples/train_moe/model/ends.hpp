@@ -1,11 +1,11 @@
 #pragma once
 
 #include "norm.hpp"
+#include "product.hpp"
 #include "step_data.hpp"
 #include "values.hpp"
 
 #include <stretto/adapters/torch/embedding.hpp>
-#include <stretto/adapters/torch/linear.hpp>
 #include <stretto/block.hpp>
 
 #include <ATen/ATen.h>
@@ -40,7 +40,7 @@ class Head : public stretto::Phase<stretto::mlp> {
 public:
   using reads = stretto::values<hidden>;
   using writes = stretto::values<loss>;
-  using saves = stretto::values<>;
+  using saves = stretto::values<hidden>;
 
   Head(initializer const& init, step_data& step)
       : step_(&step), norm_(init, "norm"),
@@ -49,7 +49,7 @@ public:
 
   void forward(auto& io) {
     auto const m = static_cast<std::size_t>(io.microbatch());
-    auto const logits = stretto::torch::linear(norm_(io[hidden{}]), out_);
+    auto const logits = product(norm_(io[hidden{}]), out_);
     auto const wide = logits.to(wide_type(logits.scalar_type()));
     auto const mean = at::cross_entropy_loss(wide, step_->batches[m].targets);
     step_->losses[m] = mean.detach();

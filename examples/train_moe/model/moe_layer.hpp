@@ -28,7 +28,7 @@ class AttentionAndRouter : public stretto::Phase<stretto::attn> {
 public:
   using reads = stretto::values<hidden>;
   using writes = stretto::values<sorted_rows, weights, residual, routing>;
-  using saves = stretto::values<>;
+  using saves = stretto::values<hidden, residual>;
 
   AttentionAndRouter(initializer const& init, double residual_deviation, step_data& step, int layer)
       : experts_(init.config().experts), top_k_(init.config().top_k), step_(&step), layer_(layer),
@@ -143,9 +143,7 @@ public:
 
   void forward(auto& io) {
     auto const back = stretto::torch::combine_rows(*comm_, io[expert_rows{}], io[exchange<Comm>{}]);
-    auto const& x = io[residual{}];
-    auto const by_token = io[routing{}].to_tokens(back).view({x.size(0), io[weights{}].size(1), x.size(1)});
-    io[hidden{}] = x + by_token.mul(io[weights{}].unsqueeze(-1)).sum(1).to(x.scalar_type());
+    io[hidden{}] = io[routing{}].to_tokens(io[residual{}], back, io[weights{}]);
   }
 
 private:

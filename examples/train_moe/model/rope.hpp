@@ -1,12 +1,13 @@
 #pragma once
 
+#include "fused.hpp"
 #include "parameters.hpp"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
-#include <utility>
+#include <vector>
 
 namespace train_moe {
 
@@ -26,36 +27,47 @@ namespace detail {
 
 /// Queries and keys rotated, values copied. The transpose of a rotation is the rotation by the negative angle.
 struct rotate_function : torch::autograd::Function<rotate_function> {
-  static at::Tensor turn(at::Tensor const& qkv, at::Tensor const& cosine, at::Tensor const& sine, double direction) {
-    auto out = at::empty_like(qkv, at::MemoryFormat::Contiguous);
-    out.narrow(2, 2, 1).copy_(qkv.narrow(2, 2, 1));
-    auto const half = qkv.size(-1) / 2;
-    auto const from = qkv.narrow(2, 0, 2);
-    auto const to = out.narrow(2, 0, 2);
+  /// Writes `from` [..., heads, head], rotated, to `to`.
+  static void turn(at::Tensor const& to, at::Tensor const& from, at::Tensor const& cosine, at::Tensor const& sine,
+                   double direction) {
+    auto const half = from.size(-1) / 2;
     auto const a = from.narrow(-1, 0, half);
     auto const b = from.narrow(-1, half, half);
     auto first = to.narrow(-1, 0, half);
     auto second = to.narrow(-1, half, half);
     at::mul_out(first, a, cosine).addcmul_(b, sine, -direction);
     at::mul_out(second, b, cosine).addcmul_(a, sine, direction);
-    return out;
   }
-  static at::Tensor forward(torch::autograd::AutogradContext* saved, at::Tensor const& qkv, at::Tensor const& cosine,
-                            at::Tensor const& sine) {
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* saved, at::Tensor const& qkv,
+                                                at::Tensor const& cosine, at::Tensor const& sine) {
+    // Parts of one tensor that nobody changes: as far as the engine is concerned, three tensors.
+    at::AutoDispatchBelowADInplaceOrView const as_tensors;
     saved->save_for_backward({cosine, sine});
-    return turn(qkv, cosine, sine, 1.0);
+    auto const parts = qkv.unbind(2);
+    if (auto const* fused = fused_for(qkv, qkv.size(-1) / 2))
+      return fused->turn(parts[0], parts[1], parts[2], cosine, sine, 1.0).unbind(2);
+    auto const out = at::empty_like(qkv, at::MemoryFormat::Contiguous);
+    turn(out.narrow(2, 0, 2), qkv.narrow(2, 0, 2), cosine, sine, 1.0);
+    out.select(2, 2).copy_(parts[2]);
+    return out.unbind(2);
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* saved,
                                                  torch::autograd::variable_list gradients) {
     auto const angles = saved->get_saved_variables();
-    return {turn(gradients[0], angles[0], angles[1], -1.0), {}, {}};
+    auto const &cosine = angles[0], &sine = angles[1], &dq = gradients[0], &dk = gradients[1], &dv = gradients[2];
+    if (auto const* fused = fused_for(dv, dv.size(-1) / 2)) return {fused->turn(dq, dk, dv, cosine, sine, -1.0), {}, {}};
+    auto const out = at::empty({dv.size(0), dv.size(1), 3, dv.size(2), dv.size(3)}, dv.options());
+    turn(out.select(2, 0), dq, cosine.squeeze(1), sine.squeeze(1), -1.0);
+    turn(out.select(2, 1), dk, cosine.squeeze(1), sine.squeeze(1), -1.0);
+    out.select(2, 2).copy_(dv);
+    return {out, {}, {}};
   }
 };
 
 }  // namespace detail
 
-/// `qkv` is [batch, sequence, 3, heads, head].
-inline at::Tensor rotate(at::Tensor const& qkv, rotation const& by) {
+/// Queries, keys and values, each [batch, sequence, heads, head], of `qkv` [batch, sequence, 3, heads, head].
+inline std::vector<at::Tensor> rotate(at::Tensor const& qkv, rotation const& by) {
   return detail::rotate_function::apply(qkv, by.cosine, by.sine);
 }
 

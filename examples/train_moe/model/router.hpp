@@ -1,9 +1,8 @@
 #pragma once
 
 #include "parameters.hpp"
+#include "product.hpp"
 #include "step_data.hpp"
-
-#include <stretto/adapters/torch/linear.hpp>
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -71,7 +70,7 @@ public:
         weight_(init.normal("router", {config_.hidden, config_.experts}, 1.0 / std::sqrt(config_.hidden))) {}
 
   choice operator()(at::Tensor const& x, int microbatch) {
-    auto const logits = stretto::torch::linear(x, weight_);
+    auto const logits = product(x, weight_);
     auto probabilities = logits.softmax(-1, wide_type(logits.scalar_type()));
     auto const ids = choose(probabilities.detach(), microbatch);
     probabilities = balance(probabilities, ids, microbatch);

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "fused.hpp"
 #include "parameters.hpp"
-
-#include <stretto/adapters/torch/linear.hpp>
+#include "product.hpp"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -16,12 +16,14 @@ struct swiglu_function : torch::autograd::Function<swiglu_function> {
   static at::Tensor forward(torch::autograd::AutogradContext* saved, at::Tensor const& both) {
     saved->save_for_backward({both});
     auto const width = both.size(1) / 2;
+    if (auto const* fused = fused_for(both, width)) return fused->swiglu(both);
     return at::silu(both.narrow(1, 0, width)).mul_(both.narrow(1, width, width));
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* saved,
                                                  torch::autograd::variable_list gradients) {
     auto const both = saved->get_saved_variables()[0];
     auto const width = both.size(1) / 2;
+    if (auto const* fused = fused_for(both, width)) return {fused->swiglu_gradient(both, gradients[0])};
     auto const gate = both.narrow(1, 0, width);
     auto const up = both.narrow(1, width, width);
     auto const& dy = gradients[0];
@@ -47,7 +49,7 @@ public:
         down_(init.normal(down, {width, init.config().hidden}, residual_deviation)) {}
 
   at::Tensor operator()(at::Tensor const& x) {
-    return stretto::torch::linear(swiglu(stretto::torch::linear(x, up_)), down_);
+    return product(swiglu(product(x, up_)), down_);
   }
   template <class F> void for_each_parameter(F&& f) {
     f(model_parameter{&up_});

@@ -17,8 +17,8 @@
 #include <stretto/adapters/torch/host_copy.hpp>
 #include <stretto/adapters/torch/linear.hpp>
 #include <stretto/adapters/torch/parameter.hpp>
+#include <stretto/adapters/torch/rms_norm.hpp>
 #include <stretto/adapters/torch/rows.hpp>
-#include <stretto/adapters/torch/scale.hpp>
 #include <stretto/adapters/torch/slots.hpp>
 #include <stretto/adapters/torch/stream_tensors.hpp>
 #include <stretto/adapters/torch/tensors.hpp>

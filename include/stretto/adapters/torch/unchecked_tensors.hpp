@@ -19,7 +19,7 @@ namespace torch {
 ///
 /// Gradients are asked for (`autograd::grad`), never accumulated by the engine: what comes back are the leaves'
 /// gradients, and parameter gradients go into `parameter::main_grad` in one order. Functions of this adapter that own
-/// a weight (`linear`, `expert_linear`, `scale`, `embedding`, anything by `apply_weighted`) make it when backward
+/// a weight (`linear`, `expert_linear`, `rms_norm`, `embedding`, anything by `apply_weighted`) make it when backward
 /// visits them or put it off to `backward_weight`; parameters that ordinary operations use (`parameter::value`) cost
 /// `backward_weight` a second run over the graph. Stateless: every thread may use one object.
 class unchecked_tensors {

@@ -13,20 +13,25 @@ namespace stretto {
 inline namespace v0 {
 namespace torch {
 
-/// An operation that is linear in its input and linear in its one weight, with both gradients apart:
+/// An operation that is linear in its one weight, with the gradients of input and weight apart:
 /// - `output(x, w)`
-/// - `input_gradient(dy, w)`, only called where the input needs one
+/// - `input_gradient(dy, w)`, or `input_gradient(x, dy, w)` if it is not linear in its input; only called where the input
+///   needs one
 /// - `weight_gradient(x, dy, w)`, of the shape of `w`; `w` is there for its sizes only. Or else
 /// - `add_weight_gradient(x, dy, sum)`, which adds to the parameter's accumulator by itself. It does so wherever the weight's
 ///   gradient is asked for, in ordinary use too (as Megatron-LM's fused accumulation does): the engine then gets none, and
 ///   what is summed does not depend on who asks.
-/// An object of the type holds what else it needs, such as rows per expert.
+/// An object of the type holds what else it needs, such as rows per expert, or what `output` keeps for the gradients.
 template <class Op>
 concept accumulating_op = requires(Op const& op, at::Tensor const& t) { op.add_weight_gradient(t, t, t); };
+template <class Op> concept input_reading_op = requires(Op const& op, at::Tensor const& t) {
+  { op.input_gradient(t, t, t) } -> std::same_as<at::Tensor>;
+};
 template <class Op> concept weighted_op = requires(Op const& op, at::Tensor const& t) {
   { op.output(t, t) } -> std::same_as<at::Tensor>;
+} && (input_reading_op<Op> || requires(Op const& op, at::Tensor const& t) {
   { op.input_gradient(t, t) } -> std::same_as<at::Tensor>;
-} && (accumulating_op<Op> || requires(Op const& op, at::Tensor const& t) {
+}) && (accumulating_op<Op> || requires(Op const& op, at::Tensor const& t) {
   { op.weight_gradient(t, t, t) } -> std::same_as<at::Tensor>;
 });
 
@@ -62,7 +67,7 @@ template <weighted_op Op> struct weighted_function : ::torch::autograd::Function
     auto& weight = *state->weight;
     saved->saved_data["state"] = c10::IValue::make_capsule(state);
     saved->saved_data["deferred"] = !link.is_same(weight.leaf());
-    saved->save_for_backward({weight.trainable() ? x : at::Tensor(), weight.leaf()});
+    saved->save_for_backward({weight.trainable() || input_reading_op<Op> ? x : at::Tensor(), weight.leaf()});
     return state->op.output(x, weight.data());
   }
 
@@ -76,7 +81,10 @@ template <weighted_op Op> struct weighted_function : ::torch::autograd::Function
     auto const& dy = output_gradients[0];
 
     ::torch::autograd::variable_list gradients(3);
-    if (saved->needs_input_grad(0)) gradients[0] = op.input_gradient(dy, weight);
+    if (saved->needs_input_grad(0)) {
+      if constexpr (input_reading_op<Op>) gradients[0] = op.input_gradient(x, dy, weight);
+      else gradients[0] = op.input_gradient(dy, weight);
+    }
     if (!state->weight->trainable()) return gradients;
     if (!saved->saved_data["deferred"].toBool()) {
       if (!saved->needs_input_grad(1)) return gradients;

@@ -1,0 +1,77 @@
+#pragma once
+
+#include "fused.hpp"
+#include "parameters.hpp"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cstdint>
+#include <optional>
+
+namespace train_moe {
+namespace detail {
+
+struct spread_rows_function : torch::autograd::Function<spread_rows_function> {
+  static at::Tensor forward(torch::autograd::AutogradContext* saved, at::Tensor const& x, at::Tensor const& order,
+                            at::Tensor const& place, std::int64_t choices) {
+    saved->save_for_backward({place});
+    saved->saved_data["choices"] = choices;
+    return x.index_select(0, order.floor_divide(choices));
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* saved,
+                                                 torch::autograd::variable_list gradients) {
+    auto const place = saved->get_saved_variables()[0];
+    auto const choices = saved->saved_data["choices"].toInt();
+    auto const& dy = gradients[0];
+    if (auto const* fused = fused_for(dy, dy.size(1))) return {fused->sum(dy, place, choices), {}, {}, {}};
+    return {dy.index_select(0, place).view({place.numel() / choices, choices, dy.size(1)}).sum(1), {}, {}, {}};
+  }
+};
+
+struct weigh_rows_function : torch::autograd::Function<weigh_rows_function> {
+  static at::Tensor by_token(at::Tensor const& rows, at::Tensor const& place, at::Tensor const& weights) {
+    auto const placed = place.defined() ? rows.index_select(0, place) : rows;
+    return placed.view({weights.size(0), weights.size(1), rows.size(1)});
+  }
+  static at::Tensor forward(torch::autograd::AutogradContext* saved, at::Tensor const& x, at::Tensor const& rows,
+                            at::Tensor const& weights, std::optional<at::Tensor> const& order,
+                            std::optional<at::Tensor> const& inverse) {
+    auto const place = inverse.value_or(at::Tensor());
+    saved->save_for_backward({rows, weights, order.value_or(at::Tensor()), place});
+    if (auto const* fused = fused_for(rows, rows.size(1))) return fused->weigh(x, rows, weights, place);
+    return x + by_token(rows, place, weights).mul(weights.unsqueeze(-1)).sum(1).to(x.scalar_type());
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* saved,
+                                                 torch::autograd::variable_list gradients) {
+    auto const variables = saved->get_saved_variables();
+    auto const &rows = variables[0], &weights = variables[1], &order = variables[2], &place = variables[3];
+    auto const& dy = gradients[0];
+    if (auto const* fused = fused_for(rows, rows.size(1))) {
+      auto const made = fused->weigh_backward(dy, rows, weights, place);
+      return {dy, made.rows, made.weights, {}, {}};
+    }
+    auto const of_token = dy.to(weights.scalar_type()).unsqueeze(1);
+    auto const of_choices = of_token.mul(weights.unsqueeze(-1)).to(rows.scalar_type()).view(rows.sizes());
+    auto const of_weights = by_token(rows, place, weights).mul(of_token).sum(-1);
+    return {dy, order.defined() ? of_choices.index_select(0, order) : of_choices, of_weights, {}, {}};
+  }
+};
+
+} // namespace detail
+
+/// Rows by expert: row i is token `order[i] / choices` of `x`, `place` the inverse of `order`. The gradient sums the rows
+/// of a token in the order of its choices, with no scattered addition, so that it is the same on every run and device.
+inline at::Tensor spread_rows(at::Tensor const& x, at::Tensor const& order, at::Tensor const& place,
+                              std::int64_t choices) {
+  return detail::spread_rows_function::apply(x, order, place, choices);
+}
+
+/// `x` [tokens, channels] + the sum over the choices of each token of `weights` [tokens, choices] times row
+/// `place[t * choices + c]` of `rows`, `order` the inverse of `place`. Without both, rows lie by token.
+inline at::Tensor weigh_rows(at::Tensor const& x, at::Tensor const& rows, at::Tensor const& weights,
+                             std::optional<at::Tensor> const& order = {}, std::optional<at::Tensor> const& place = {}) {
+  return detail::weigh_rows_function::apply(x, rows, weights, order, place);
+}
+
+} // namespace train_moe

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <stretto/adapters/torch/linear.hpp>
+
+#include <ATen/ATen.h>
+
+namespace train_moe {
+namespace detail {
+
+/// Products of a GPU that add weight gradients of bf16 to their sums in float as they are made.
+struct adding_product_op {
+  at::Tensor output(at::Tensor const& x, at::Tensor const& w) const { return x.mm(w); }
+  at::Tensor input_gradient(at::Tensor const& dy, at::Tensor const& w) const { return dy.mm(w.t()); }
+  void add_weight_gradient(at::Tensor const& x, at::Tensor const& dy, at::Tensor const& sum) const {
+    auto into = sum;
+    at::addmm_out(into, sum, x.t(), dy, at::kFloat);
+  }
+};
+
+} // namespace detail
+
+/// `y = x W` for rows `x` [n, in] and a weight [in, out].
+inline at::Tensor product(at::Tensor const& x, stretto::torch::parameter& weight) {
+  if (x.is_cuda() && x.scalar_type() == at::kBFloat16)
+    return stretto::torch::apply_weighted(detail::adding_product_op{}, x, weight);
+  return stretto::torch::linear(x, weight);
+}
+
+} // namespace train_moe
