@@ -173,7 +173,7 @@ def table(path: str) -> str:
                 allowed = base - middle[program].get(floor, math.nan) if program == "other" else math.nan
                 is_way = way not in (own, floor)
                 lines.append(f"| {program} | {way} | {ms:.1f} | {min(run['ms']):.1f} .. {max(run['ms']):.1f} | {ms / base:.3f} | "
-                             + (f"{comm:.1f}" if way == own else "") + f" | {share(base - ms, comm) if is_way else ''} "
+                             + (f"{comm:.1f}" if way == own and not math.isnan(comm) else "") + f" | {share(base - ms, comm) if is_way else ''} "
                              f"| {share(base - ms, allowed) if is_way else ''} | {best_other / ms:.3f} | {run['peak_gib']:.2f} |")
         lines.append("")
     return "\n".join(lines)
