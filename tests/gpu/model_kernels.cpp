@@ -14,6 +14,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
+#include <torch/csrc/autograd/autograd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
