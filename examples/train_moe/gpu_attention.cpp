@@ -24,8 +24,9 @@ public:
            at::Context::hasCuDNN() && at::cuda::getCurrentDeviceProperties()->major >= 9;
   }
   result forward(at::Tensor const& q, at::Tensor const& k, at::Tensor const& v) const override {
-    auto const made = at::_scaled_dot_product_cudnn_attention(q, k, v, {}, /*compute_log_sumexp=*/true, 0.0,
-                                                              /*is_causal=*/true, /*return_debug_mask=*/false);
+    auto const made =
+        at::_scaled_dot_product_cudnn_attention(q, k, v, {}, /*compute_log_sumexp=*/true, 0.0,
+                                                /*is_causal=*/true, /*return_debug_mask=*/false);
     return {std::get<0>(made), std::get<1>(made).view({q.size(0), q.size(1), q.size(2)})};
   }
   std::array<at::Tensor, 3> backward(at::Tensor const& dy, at::Tensor const& q, at::Tensor const& k,
@@ -33,14 +34,15 @@ public:
     auto const length = q.size(2);
     if (how_ == attention_sums::repeatable) {
       // Without dropout nothing reads these.
-      auto const seed = at::empty({2}, q.options().dtype(at::kUInt64)), offset = at::empty({}, seed.options());
-      auto made = at::_scaled_dot_product_flash_attention_backward(dy, q, k, v, of.output, of.sums, {}, {}, length,
-                                                                   length, 0.0, true, seed, offset);
+      auto const seed = at::empty({2}, q.options().dtype(at::kUInt64)),
+                 offset = at::empty({}, seed.options());
+      auto made = at::_scaled_dot_product_flash_attention_backward(dy, q, k, v, of.output, of.sums, {}, {},
+                                                                   length, length, 0.0, true, seed, offset);
       return {std::get<0>(made), std::get<1>(made), std::get<2>(made)};
     }
     auto const seed = at::empty({1}, q.options().dtype(at::kLong)), offset = at::empty({1}, seed.options());
-    auto made = at::_scaled_dot_product_cudnn_attention_backward(dy, q, k, v, of.output, of.sums.unsqueeze(-1), seed,
-                                                                 offset, {}, {}, {}, length, length, 0.0, true);
+    auto made = at::_scaled_dot_product_cudnn_attention_backward(
+        dy, q, k, v, of.output, of.sums.unsqueeze(-1), seed, offset, {}, {}, {}, length, length, 0.0, true);
     return {std::get<0>(made), std::get<1>(made), std::get<2>(made)};
   }
 
@@ -51,7 +53,8 @@ private:
 } // namespace
 
 void use_gpu_attention(attention_sums how) {
-  static gpu_kernels_of_attention const repeatable{attention_sums::repeatable}, any_order{attention_sums::any_order};
+  static gpu_kernels_of_attention const repeatable{attention_sums::repeatable},
+      any_order{attention_sums::any_order};
   gpu_attention() = how == attention_sums::repeatable ? &repeatable : &any_order;
 }
 

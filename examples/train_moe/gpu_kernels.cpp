@@ -45,7 +45,8 @@ public:
   at::Tensor swiglu(at::Tensor const& both) const override {
     auto const from = ready(both);
     auto y = at::empty({both.size(0), both.size(1) / 2}, both.options());
-    kernels::swiglu(current(), type_of(y), from.const_data_ptr(), y.mutable_data_ptr(), y.size(0), width_of(y));
+    kernels::swiglu(current(), type_of(y), from.const_data_ptr(), y.mutable_data_ptr(), y.size(0),
+                    width_of(y));
     return y;
   }
   at::Tensor swiglu_gradient(at::Tensor const& both, at::Tensor const& dy) const override {
@@ -59,7 +60,9 @@ public:
                   at::Tensor const& sine, double direction) const override {
     auto const from_q = ready_heads(q), from_k = ready_heads(k), from_v = ready_heads(v);
     auto made = at::empty({q.size(0), q.size(1), 3, q.size(2), q.size(3)}, q.options());
-    auto const heads = [](at::Tensor const& x) { return kernels::heads_of_tokens{x.const_data_ptr(), x.stride(1)}; };
+    auto const heads = [](at::Tensor const& x) {
+      return kernels::heads_of_tokens{x.const_data_ptr(), x.stride(1)};
+    };
     kernels::turn(current(), type_of(q), heads(from_q), heads(from_k), heads(from_v), cosine.const_data_ptr(),
                   sine.const_data_ptr(), static_cast<float>(direction), made.mutable_data_ptr(),
                   {q.size(0) * q.size(1), static_cast<int>(q.size(1)), static_cast<int>(q.size(2)),
@@ -71,7 +74,8 @@ public:
                    at::Tensor const& place) const override {
     auto const added_to = ready(x), from = ready(rows), by = ready(weights);
     auto y = at::empty(x.sizes(), x.options());
-    kernels::weigh_rows(current(), type_of(y), {from.const_data_ptr(), numbers_of(place), x.size(0), choices_of(by), width_of(y)},
+    kernels::weigh_rows(current(), type_of(y),
+                        {from.const_data_ptr(), numbers_of(place), x.size(0), choices_of(by), width_of(y)},
                         by.const_data_ptr<float>(), added_to.const_data_ptr(), y.mutable_data_ptr());
     return y;
   }
@@ -79,18 +83,20 @@ public:
                                  at::Tensor const& place) const override {
     auto const of = ready(dy), from = ready(rows), by = ready(weights);
     weigh_gradients made{at::empty(rows.sizes(), rows.options()), at::empty(by.sizes(), by.options())};
-    kernels::weigh_rows_gradients(current(), type_of(of),
-                                  {from.const_data_ptr(), numbers_of(place), by.size(0), choices_of(by), width_of(of)},
-                                  by.const_data_ptr<float>(), of.const_data_ptr(), made.rows.mutable_data_ptr(),
-                                  made.weights.mutable_data_ptr<float>());
+    kernels::weigh_rows_gradients(
+        current(), type_of(of),
+        {from.const_data_ptr(), numbers_of(place), by.size(0), choices_of(by), width_of(of)},
+        by.const_data_ptr<float>(), of.const_data_ptr(), made.rows.mutable_data_ptr(),
+        made.weights.mutable_data_ptr<float>());
     return made;
   }
   at::Tensor sum(at::Tensor const& rows, at::Tensor const& place, std::int64_t choices) const override {
     auto const from = ready(rows);
     auto y = at::empty({place.numel() / choices, rows.size(1)}, rows.options());
-    kernels::sum_rows(current(), type_of(y),
-                      {from.const_data_ptr(), numbers_of(place), y.size(0), static_cast<int>(choices), width_of(y)},
-                      y.mutable_data_ptr());
+    kernels::sum_rows(
+        current(), type_of(y),
+        {from.const_data_ptr(), numbers_of(place), y.size(0), static_cast<int>(choices), width_of(y)},
+        y.mutable_data_ptr());
     return y;
   }
   grouped_choices group(at::Tensor const& ids, int experts) const override {
@@ -98,7 +104,8 @@ public:
     auto const numbers = [&](std::int64_t count) { return at::empty({count}, ids.options()); };
     grouped_choices made{numbers(ids.numel()), numbers(ids.numel()), numbers(experts)};
     kernels::order_by_expert(current(), from.const_data_ptr<std::int64_t>(), ids.numel(), experts,
-                             made.order.mutable_data_ptr<std::int64_t>(), made.inverse.mutable_data_ptr<std::int64_t>(),
+                             made.order.mutable_data_ptr<std::int64_t>(),
+                             made.inverse.mutable_data_ptr<std::int64_t>(),
                              made.rows.mutable_data_ptr<std::int64_t>());
     return made;
   }

@@ -60,13 +60,14 @@ struct three_heads {
   heads_of_tokens of[3];
 };
 template <class Number>
-__global__ void turn_heads(three_heads from, Number const* cosine, Number const* sine, float direction, Number* qkv,
-                           turn_sizes sizes) {
+__global__ void turn_heads(three_heads from, Number const* cosine, Number const* sine, float direction,
+                           Number* qkv, turn_sizes sizes) {
   int const half = sizes.head / 2, pieces = half / piece<Number>::size;
   int const i = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x), part = i / (sizes.heads * pieces);
   if (part > 2) return;
   int const head = i / pieces % sizes.heads, c = i % pieces * piece<Number>::size;
-  auto const* const x = static_cast<Number const*>(from.of[part].first) + row() * from.of[part].stride + head * sizes.head + c;
+  auto const* const x =
+      static_cast<Number const*>(from.of[part].first) + row() * from.of[part].stride + head * sizes.head + c;
   auto const a = piece<Number>::read(x), b = piece<Number>::read(x + half);
   auto first = a, second = b;
   if (part < 2) {
@@ -95,7 +96,8 @@ __global__ void weigh_of_token(chosen_rows from, float const* weights, Number co
   if (c >= from.width) return;
   float sum[piece<Number>::size] = {};
   for (int choice = 0; choice < from.choices; ++choice) {
-    auto const r = piece<Number>::read(static_cast<Number const*>(from.rows) + row_of(from, choice) * from.width + c);
+    auto const r =
+        piece<Number>::read(static_cast<Number const*>(from.rows) + row_of(from, choice) * from.width + c);
     float const weight = weights ? weights[row() * from.choices + choice] : 1.0f;
     for (int i = 0; i < r.size; ++i) sum[i] += weight * r[i];
   }
@@ -120,14 +122,15 @@ __device__ float sum_of_block(float x) {
 
 /// A block for each token.
 template <class Number>
-__global__ void weigh_gradients_of_token(chosen_rows from, float const* weights, Number const* dy, Number* d_rows,
-                                         float* d_weights) {
+__global__ void weigh_gradients_of_token(chosen_rows from, float const* weights, Number const* dy,
+                                         Number* d_rows, float* d_weights) {
   for (int choice = 0; choice < from.choices; ++choice) {
     auto const at = row_of(from, choice) * from.width;
     auto const number = row() * from.choices + choice;
     float const weight = weights[number];
     float along = 0;
-    for (int c = static_cast<int>(threadIdx.x) * piece<Number>::size; c < from.width; c += threads * piece<Number>::size) {
+    for (int c = static_cast<int>(threadIdx.x) * piece<Number>::size; c < from.width;
+         c += threads * piece<Number>::size) {
       auto const d = piece<Number>::read(dy + row() * from.width + c);
       auto const r = piece<Number>::read(static_cast<Number const*>(from.rows) + at + c);
       piece<Number> out;
@@ -164,8 +167,8 @@ __device__ rank_in_block count_in_block(bool is) {
 }
 
 /// A block for each expert: the choices of experts before it are counted, then its own are placed.
-__global__ void order_of_expert(std::int64_t const* ids, std::int64_t count, std::int64_t* order, std::int64_t* inverse,
-                                std::int64_t* rows) {
+__global__ void order_of_expert(std::int64_t const* ids, std::int64_t count, std::int64_t* order,
+                                std::int64_t* inverse, std::int64_t* rows) {
   __shared__ unsigned long long of_lower;
   if (threadIdx.x == 0) of_lower = 0;
   __syncthreads();
@@ -190,14 +193,16 @@ __global__ void order_of_expert(std::int64_t const* ids, std::int64_t count, std
 
 void check_launch(char const* what) {
   if (auto const problem = cudaGetLastError(); problem != cudaSuccess)
-    throw std::runtime_error(std::string("train_moe: the kernel '") + what + "' did not start: " +
-                             cudaGetErrorString(problem));
+    throw std::runtime_error(std::string("train_moe: the kernel '") + what +
+                             "' did not start: " + cudaGetErrorString(problem));
 }
 
 /// Calls `start` with a null pointer of the number's type.
 template <class Start> void with_type(number type, char const* what, Start const& start) {
-  if (type == number::bf16) start(static_cast<__nv_bfloat16*>(nullptr));
-  else start(static_cast<float*>(nullptr));
+  if (type == number::bf16)
+    start(static_cast<__nv_bfloat16*>(nullptr));
+  else
+    start(static_cast<float*>(nullptr));
   check_launch(what);
 }
 /// A thread for each piece of each row.
@@ -211,7 +216,8 @@ dim3 blocks_of(std::int64_t rows, std::int64_t width, number type) {
 void swiglu(cudaStream_t stream, number type, void const* both, void* y, std::int64_t rows, int width) {
   if (rows == 0) return;
   with_type(type, "swiglu", [&]<class Number>(Number*) {
-    swiglu_rows<<<blocks_of(rows, width, type), threads, 0, stream>>>(static_cast<Number const*>(both), static_cast<Number*>(y), width);
+    swiglu_rows<<<blocks_of(rows, width, type), threads, 0, stream>>>(static_cast<Number const*>(both),
+                                                                      static_cast<Number*>(y), width);
   });
 }
 
@@ -220,21 +226,23 @@ void swiglu_gradient(cudaStream_t stream, number type, void const* both, void co
   if (rows == 0) return;
   with_type(type, "swiglu_gradient", [&]<class Number>(Number*) {
     swiglu_gradient_rows<<<blocks_of(rows, width, type), threads, 0, stream>>>(
-        static_cast<Number const*>(both), static_cast<Number const*>(dy), static_cast<Number*>(d_both), width);
+        static_cast<Number const*>(both), static_cast<Number const*>(dy), static_cast<Number*>(d_both),
+        width);
   });
 }
 
-void turn(cudaStream_t stream, number type, heads_of_tokens q, heads_of_tokens k, heads_of_tokens v, void const* cosine,
-          void const* sine, float direction, void* qkv, turn_sizes sizes) {
+void turn(cudaStream_t stream, number type, heads_of_tokens q, heads_of_tokens k, heads_of_tokens v,
+          void const* cosine, void const* sine, float direction, void* qkv, turn_sizes sizes) {
   if (sizes.tokens == 0) return;
   with_type(type, "turn", [&]<class Number>(Number*) {
-    turn_heads<<<blocks_of(sizes.tokens, std::int64_t{3} * sizes.heads * sizes.head / 2, type), threads, 0, stream>>>(
-        {{q, k, v}}, static_cast<Number const*>(cosine), static_cast<Number const*>(sine), direction,
-        static_cast<Number*>(qkv), sizes);
+    turn_heads<<<blocks_of(sizes.tokens, std::int64_t{3} * sizes.heads * sizes.head / 2, type), threads, 0,
+                 stream>>>({{q, k, v}}, static_cast<Number const*>(cosine), static_cast<Number const*>(sine),
+                           direction, static_cast<Number*>(qkv), sizes);
   });
 }
 
-void weigh_rows(cudaStream_t stream, number type, chosen_rows from, float const* weights, void const* x, void* y) {
+void weigh_rows(cudaStream_t stream, number type, chosen_rows from, float const* weights, void const* x,
+                void* y) {
   if (from.tokens == 0) return;
   with_type(type, "weigh_rows", [&]<class Number>(Number*) {
     weigh_of_token<<<blocks_of(from.tokens, from.width, type), threads, 0, stream>>>(
@@ -242,8 +250,8 @@ void weigh_rows(cudaStream_t stream, number type, chosen_rows from, float const*
   });
 }
 
-void weigh_rows_gradients(cudaStream_t stream, number type, chosen_rows from, float const* weights, void const* dy,
-                          void* d_rows, float* d_weights) {
+void weigh_rows_gradients(cudaStream_t stream, number type, chosen_rows from, float const* weights,
+                          void const* dy, void* d_rows, float* d_weights) {
   if (from.tokens == 0) return;
   with_type(type, "weigh_rows_gradients", [&]<class Number>(Number*) {
     weigh_gradients_of_token<<<static_cast<unsigned>(from.tokens), threads, 0, stream>>>(
@@ -255,9 +263,10 @@ void sum_rows(cudaStream_t stream, number type, chosen_rows from, void* y) {
   weigh_rows(stream, type, from, nullptr, nullptr, y);
 }
 
-void order_by_expert(cudaStream_t stream, std::int64_t const* ids, std::int64_t count, int experts, std::int64_t* order,
-                     std::int64_t* inverse, std::int64_t* rows) {
-  order_of_expert<<<static_cast<unsigned>(experts), many_threads, 0, stream>>>(ids, count, order, inverse, rows);
+void order_by_expert(cudaStream_t stream, std::int64_t const* ids, std::int64_t count, int experts,
+                     std::int64_t* order, std::int64_t* inverse, std::int64_t* rows) {
+  order_of_expert<<<static_cast<unsigned>(experts), many_threads, 0, stream>>>(ids, count, order, inverse,
+                                                                               rows);
   check_launch("order_by_expert");
 }
 

@@ -32,8 +32,8 @@ struct turn_sizes {
 };
 /// `qkv` [tokens, 3, heads, head]: queries and keys turned by the angle of their place in the sequence, times `direction`
 /// (1 or -1), and values as they are. `cosine` and `sine` [sequence, head / 2]. Widths: head / 2.
-void turn(cudaStream_t stream, number type, heads_of_tokens q, heads_of_tokens k, heads_of_tokens v, void const* cosine,
-          void const* sine, float direction, void* qkv, turn_sizes sizes);
+void turn(cudaStream_t stream, number type, heads_of_tokens q, heads_of_tokens k, heads_of_tokens v,
+          void const* cosine, void const* sine, float direction, void* qkv, turn_sizes sizes);
 
 /// Rows of tokens that went to `choices` experts each; choice c of token t is row `place[t * choices + c]`, or row
 /// t * choices + c itself where `place` is null.
@@ -44,16 +44,17 @@ struct chosen_rows {
   int choices, width;
 };
 /// `y` [tokens, width] = x + the sum of the choices' rows by `weights` [tokens, choices].
-void weigh_rows(cudaStream_t stream, number type, chosen_rows from, float const* weights, void const* x, void* y);
+void weigh_rows(cudaStream_t stream, number type, chosen_rows from, float const* weights, void const* x,
+                void* y);
 /// The gradients of rows and weights, from that of `y`. Rows that are nobody's choice are left as they are.
-void weigh_rows_gradients(cudaStream_t stream, number type, chosen_rows from, float const* weights, void const* dy,
-                          void* d_rows, float* d_weights);
+void weigh_rows_gradients(cudaStream_t stream, number type, chosen_rows from, float const* weights,
+                          void const* dy, void* d_rows, float* d_weights);
 /// `y` [tokens, width] = the sum of the choices' rows.
 void sum_rows(cudaStream_t stream, number type, chosen_rows from, void* y);
 
 /// The choices by expert, those of one expert in their order: `order[i]` is the i-th, `inverse` leads back, and `rows` are
 /// those of each expert. All ids are below `experts`.
-void order_by_expert(cudaStream_t stream, std::int64_t const* ids, std::int64_t count, int experts, std::int64_t* order,
-                     std::int64_t* inverse, std::int64_t* rows);
+void order_by_expert(cudaStream_t stream, std::int64_t const* ids, std::int64_t count, int experts,
+                     std::int64_t* order, std::int64_t* inverse, std::int64_t* rows);
 
 } // namespace train_moe::kernels

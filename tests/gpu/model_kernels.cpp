@@ -42,7 +42,8 @@ results differentiate(differentiable const& of, tensors const& inputs, at::Tenso
   for (auto const& each : inputs) leaves.push_back(each.to(where).detach().set_requires_grad(true));
   auto const outputs = of(leaves);
   std::uint64_t seed = 1000;
-  for (auto const& each : outputs) gradients.push_back(random_tensor(each.sizes(), at::kDouble, ++seed).to(at::kBFloat16).to(where));
+  for (auto const& each : outputs)
+    gradients.push_back(random_tensor(each.sizes(), at::kDouble, ++seed).to(at::kBFloat16).to(where));
   return {outputs, ::torch::autograd::grad(outputs, leaves, gradients)};
 }
 
@@ -66,7 +67,8 @@ void check_against_cpu(differentiable const& of, tensors const& inputs, at::Scal
   auto const rounding = type == at::kBFloat16 ? 1e-2 : 1e-5;
   check_near(ours.outputs, exact.outputs, rounding);
   check_near(ours.gradients, exact.gradients, rounding);
-  for (std::size_t i = 0; i < ours.gradients.size(); ++i) CHECK(same_bits(ours.gradients[i].cpu(), again.gradients[i].cpu()));
+  for (std::size_t i = 0; i < ours.gradients.size(); ++i)
+    CHECK(same_bits(ours.gradients[i].cpu(), again.gradients[i].cpu()));
 }
 
 /// Numbers that all types have.
@@ -83,7 +85,8 @@ TEST_CASE("the model's kernels compute what torch's operations do on the CPU", "
   auto const width = GENERATE(16, 4104, 6);
   CAPTURE(type, width);
   SECTION("swiglu") {
-    check_against_cpu([](tensors const& x) { return tensors{swiglu(x[0])}; }, {some({37, 2 * width}, 1)}, type);
+    check_against_cpu([](tensors const& x) { return tensors{swiglu(x[0])}; }, {some({37, 2 * width}, 1)},
+                      type);
   }
   SECTION("rows that are chosen") {
     int const choices = GENERATE(1, 3);
@@ -93,7 +96,9 @@ TEST_CASE("the model's kernels compute what torch's operations do on the CPU", "
       auto const there = order.to(x[0].device()), place = there.argsort();
       auto const spread = spread_rows(x[0], there, place, choices);
       auto const weights = x[1].to(wide_type(x[1].scalar_type()));
-      return tensors{placed ? weigh_rows(x[0], spread, weights, there, place) : weigh_rows(x[0], spread, weights), spread};
+      return tensors{placed ? weigh_rows(x[0], spread, weights, there, place)
+                            : weigh_rows(x[0], spread, weights),
+                     spread};
     };
     check_against_cpu(chosen, {some({37, width}, 1), some({37, choices}, 2)}, type);
   }

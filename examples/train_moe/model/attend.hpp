@@ -50,7 +50,8 @@ struct attend_function : torch::autograd::Function<attend_function> {
 
 /// Causal attention of queries, keys and values, each [batch, heads, sequence, head].
 inline at::Tensor attend(at::Tensor const& q, at::Tensor const& k, at::Tensor const& v) {
-  if (q.is_cuda() && gpu_attention() && gpu_attention()->serves(q)) return detail::attend_function::apply(q, k, v);
+  if (q.is_cuda() && gpu_attention() && gpu_attention()->serves(q))
+    return detail::attend_function::apply(q, k, v);
   return at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true);
 }
 

@@ -13,8 +13,8 @@ namespace train_moe {
 namespace detail {
 
 struct spread_rows_function : torch::autograd::Function<spread_rows_function> {
-  static at::Tensor forward(torch::autograd::AutogradContext* saved, at::Tensor const& x, at::Tensor const& order,
-                            at::Tensor const& place, std::int64_t choices) {
+  static at::Tensor forward(torch::autograd::AutogradContext* saved, at::Tensor const& x,
+                            at::Tensor const& order, at::Tensor const& place, std::int64_t choices) {
     saved->save_for_backward({place});
     saved->saved_data["choices"] = choices;
     return x.index_select(0, order.floor_divide(choices));
@@ -25,7 +25,8 @@ struct spread_rows_function : torch::autograd::Function<spread_rows_function> {
     auto const choices = saved->saved_data["choices"].toInt();
     auto const& dy = gradients[0];
     if (auto const* fused = fused_for(dy, dy.size(1))) return {fused->sum(dy, place, choices), {}, {}, {}};
-    return {dy.index_select(0, place).view({place.numel() / choices, choices, dy.size(1)}).sum(1), {}, {}, {}};
+    return {
+        dy.index_select(0, place).view({place.numel() / choices, choices, dy.size(1)}).sum(1), {}, {}, {}};
   }
 };
 
@@ -34,8 +35,9 @@ struct weigh_rows_function : torch::autograd::Function<weigh_rows_function> {
     auto const placed = place.defined() ? rows.index_select(0, place) : rows;
     return placed.view({weights.size(0), weights.size(1), rows.size(1)});
   }
-  static at::Tensor forward(torch::autograd::AutogradContext* saved, at::Tensor const& x, at::Tensor const& rows,
-                            at::Tensor const& weights, std::optional<at::Tensor> const& order,
+  static at::Tensor forward(torch::autograd::AutogradContext* saved, at::Tensor const& x,
+                            at::Tensor const& rows, at::Tensor const& weights,
+                            std::optional<at::Tensor> const& order,
                             std::optional<at::Tensor> const& inverse) {
     auto const place = inverse.value_or(at::Tensor());
     saved->save_for_backward({rows, weights, order.value_or(at::Tensor()), place});
@@ -70,7 +72,8 @@ inline at::Tensor spread_rows(at::Tensor const& x, at::Tensor const& order, at::
 /// `x` [tokens, channels] + the sum over the choices of each token of `weights` [tokens, choices] times row
 /// `place[t * choices + c]` of `rows`, `order` the inverse of `place`. Without both, rows lie by token.
 inline at::Tensor weigh_rows(at::Tensor const& x, at::Tensor const& rows, at::Tensor const& weights,
-                             std::optional<at::Tensor> const& order = {}, std::optional<at::Tensor> const& place = {}) {
+                             std::optional<at::Tensor> const& order = {},
+                             std::optional<at::Tensor> const& place = {}) {
   return detail::weigh_rows_function::apply(x, rows, weights, order, place);
 }
 

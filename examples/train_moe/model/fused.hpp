@@ -8,9 +8,9 @@ namespace train_moe {
 
 /// Choices of experts, grouped by expert: 64-bit integers on the device. Choice c of token t has number t * k + c.
 struct grouped_choices {
-  at::Tensor order;   ///< the number of each row's choice
+  at::Tensor order; ///< the number of each row's choice
   at::Tensor inverse; ///< the row of each choice
-  at::Tensor rows;    ///< [experts]
+  at::Tensor rows; ///< [experts]
 };
 
 /// What a device does in one pass over memory where torch's operations take several. Results agree up to rounding.
@@ -25,8 +25,8 @@ public:
   virtual at::Tensor swiglu(at::Tensor const& both) const = 0;
   virtual at::Tensor swiglu_gradient(at::Tensor const& both, at::Tensor const& dy) const = 0;
   /// [batch, sequence, 3, heads, head] of three times [batch, sequence, heads, head], the first two turned; see `rotate`.
-  virtual at::Tensor turn(at::Tensor const& q, at::Tensor const& k, at::Tensor const& v, at::Tensor const& cosine,
-                          at::Tensor const& sine, double direction) const = 0;
+  virtual at::Tensor turn(at::Tensor const& q, at::Tensor const& k, at::Tensor const& v,
+                          at::Tensor const& cosine, at::Tensor const& sine, double direction) const = 0;
 
   /// `x` + the sum over the choices of each token of `weights` times its row, see `weigh_rows`.
   virtual at::Tensor weigh(at::Tensor const& x, at::Tensor const& rows, at::Tensor const& weights,
@@ -34,8 +34,8 @@ public:
   struct weigh_gradients {
     at::Tensor rows, weights;
   };
-  virtual weigh_gradients weigh_backward(at::Tensor const& dy, at::Tensor const& rows, at::Tensor const& weights,
-                                         at::Tensor const& place) const = 0;
+  virtual weigh_gradients weigh_backward(at::Tensor const& dy, at::Tensor const& rows,
+                                         at::Tensor const& weights, at::Tensor const& place) const = 0;
   /// [tokens, width]: the sum of the rows of the `choices` of each token.
   virtual at::Tensor sum(at::Tensor const& rows, at::Tensor const& place, std::int64_t choices) const = 0;
   virtual grouped_choices group(at::Tensor const& ids, int experts) const = 0;

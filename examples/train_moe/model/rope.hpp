@@ -28,8 +28,8 @@ namespace detail {
 /// Queries and keys rotated, values copied. The transpose of a rotation is the rotation by the negative angle.
 struct rotate_function : torch::autograd::Function<rotate_function> {
   /// Writes `from` [..., heads, head], rotated, to `to`.
-  static void turn(at::Tensor const& to, at::Tensor const& from, at::Tensor const& cosine, at::Tensor const& sine,
-                   double direction) {
+  static void turn(at::Tensor const& to, at::Tensor const& from, at::Tensor const& cosine,
+                   at::Tensor const& sine, double direction) {
     auto const half = from.size(-1) / 2;
     auto const a = from.narrow(-1, 0, half);
     auto const b = from.narrow(-1, half, half);
@@ -38,8 +38,9 @@ struct rotate_function : torch::autograd::Function<rotate_function> {
     at::mul_out(first, a, cosine).addcmul_(b, sine, -direction);
     at::mul_out(second, b, cosine).addcmul_(a, sine, direction);
   }
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* saved, at::Tensor const& qkv,
-                                                at::Tensor const& cosine, at::Tensor const& sine) {
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* saved,
+                                                at::Tensor const& qkv, at::Tensor const& cosine,
+                                                at::Tensor const& sine) {
     // Parts of one tensor that nobody changes: as far as the engine is concerned, three tensors.
     at::AutoDispatchBelowADInplaceOrView const as_tensors;
     saved->save_for_backward({cosine, sine});
@@ -54,8 +55,10 @@ struct rotate_function : torch::autograd::Function<rotate_function> {
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* saved,
                                                  torch::autograd::variable_list gradients) {
     auto const angles = saved->get_saved_variables();
-    auto const &cosine = angles[0], &sine = angles[1], &dq = gradients[0], &dk = gradients[1], &dv = gradients[2];
-    if (auto const* fused = fused_for(dv, dv.size(-1) / 2)) return {fused->turn(dq, dk, dv, cosine, sine, -1.0), {}, {}};
+    auto const &cosine = angles[0], &sine = angles[1], &dq = gradients[0], &dk = gradients[1],
+               &dv = gradients[2];
+    if (auto const* fused = fused_for(dv, dv.size(-1) / 2))
+      return {fused->turn(dq, dk, dv, cosine, sine, -1.0), {}, {}};
     auto const out = at::empty({dv.size(0), dv.size(1), 3, dv.size(2), dv.size(3)}, dv.options());
     turn(out.select(2, 0), dq, cosine.squeeze(1), sine.squeeze(1), -1.0);
     turn(out.select(2, 1), dk, cosine.squeeze(1), sine.squeeze(1), -1.0);
@@ -64,11 +67,11 @@ struct rotate_function : torch::autograd::Function<rotate_function> {
   }
 };
 
-}  // namespace detail
+} // namespace detail
 
 /// Queries, keys and values, each [batch, sequence, heads, head], of `qkv` [batch, sequence, 3, heads, head].
 inline std::vector<at::Tensor> rotate(at::Tensor const& qkv, rotation const& by) {
   return detail::rotate_function::apply(qkv, by.cosine, by.sine);
 }
 
-}  // namespace train_moe
+} // namespace train_moe

@@ -43,16 +43,19 @@ struct rms_norm_op {
 private:
   /// A copy always.
   static at::Tensor widened(at::Tensor const& x) {
-    return x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+    return x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat, /*non_blocking=*/false,
+                /*copy=*/true);
   }
-  std::tuple<at::Tensor, at::Tensor> gradients(at::Tensor const& x, at::Tensor const& dy, at::Tensor const& gain,
-                                               std::array<bool, 2> wanted) const {
+  std::tuple<at::Tensor, at::Tensor> gradients(at::Tensor const& x, at::Tensor const& dy,
+                                               at::Tensor const& gain, std::array<bool, 2> wanted) const {
     return at::_fused_rms_norm_backward(dy, x, gain.sizes(), inverse, gain, wanted);
   }
 };
 
 /// RMSNorm (arXiv 1910.07467) of rows `x` [n, channels] with a gain per channel, a weight [channels].
-inline at::Tensor rms_norm(at::Tensor const& x, parameter& gain) { return apply_weighted(rms_norm_op{}, x, gain); }
+inline at::Tensor rms_norm(at::Tensor const& x, parameter& gain) {
+  return apply_weighted(rms_norm_op{}, x, gain);
+}
 
 } // namespace torch
 } // namespace v0
