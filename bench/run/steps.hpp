@@ -99,11 +99,12 @@ class by_hand {
       auto const at = layers_[l];
       entry e;
       e.type = at.type;
+      e.phases = layers_.address(l);
       unsigned const index = static_cast<unsigned>(at.index);
       for (int s = 0; s < 2; ++s) {
-        if (at.type == 0) e.phases = &layers_.of_type<0>()[index], e.state[s] = &embed_[s][index];
-        if (at.type == 1) e.phases = &layers_.of_type<1>()[index], e.state[s] = &moe_[s][index];
-        if (at.type == 2) e.phases = &layers_.of_type<2>()[index], e.state[s] = &head_[s][index];
+        if (at.type == 0) e.state[s] = &embed_[s][index];
+        if (at.type == 1) e.state[s] = &moe_[s][index];
+        if (at.type == 2) e.state[s] = &head_[s][index];
       }
       chain_.push_back(e);
     }

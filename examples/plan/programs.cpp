@@ -70,8 +70,9 @@ template <class S> layer_pair make_pair(std::string const& policy, layer_costs c
     pair.cost.push_back(row.is_port() ? 0 : cost_of(costs, pair.label.back().phase, row.what));
   }
   std::size_t next = 0;
-  pair.times =
-      stretto::simulate_ops({}, {{pair.rows, 0, 0}}, [&](int, op const&) { return pair.cost[next++]; })[0];
+  stretto::flat_table table;
+  for (op const& row : pair.rows) table.ops.push_back(row);
+  pair.times = stretto::simulate_ops({}, {table}, [&](int, op const&) { return pair.cost[next++]; })[0];
   return pair;
 }
 

@@ -9,10 +9,11 @@ namespace detail {
 // One sentence for each member that an adapter may miss: what compilers say of a concept is long, or leaves the member out.
 
 template <class Adapter> constexpr bool can_be_tensors() {
+  constexpr bool has_tensor = has_tensor_type<Adapter>;  // Of a concept itself g++ tells the whole story.
   static_assert(
-      has_tensor_type<Adapter>,
+      has_tensor,
       "stretto: a tensor adapter needs a type 'tensor', which can be default-constructed (empty) and moved");
-  if constexpr (has_tensor_type<Adapter>) {
+  if constexpr (has_tensor) {
     using tensor = typename Adapter::tensor;
     static_assert(
         requires { typename Adapter::context; },
@@ -103,6 +104,12 @@ template <class Adapter, class Tensor> constexpr bool can_be_peers() {
   }
   return true;
 }
+
+template <class Tensors, class Lanes>
+concept brings_types = has_tensor_type<Tensors> && requires {
+  typename Tensors::context;
+  requires std::default_initializable<typename Lanes::event>;
+};
 
 template <class Adapter> struct tensor_of {
   struct type {};

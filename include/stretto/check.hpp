@@ -39,15 +39,14 @@ constexpr bool reuses_slot(op const& earlier, op const& later, int cell) {
 constexpr diagnosis check_table(op const* ops, int count, int groups, int layers) {
   detail::hazards hazards(ops, groups, layers);
   detail::clocks clocks(ops, count);
-  auto const cell_of = [groups](long long cell) {
-    return cell < groups * 1LL * cells::count ? static_cast<int>(cell % cells::count) : cells::parameter_gradients;
+  auto const cell_of = [groups](long cell) {
+    return cell < groups * 1L * cells::count ? static_cast<int>(cell % cells::count) : cells::parameter_gradients;
   };
   int in_flight[max_limited] = {};
   if (count > 0 && ops[0].is_port())
     for (int i = 0; i < count; ++i)
       for (int k = 0; k < max_limited && !ops[i].is_forward(); ++k) in_flight[k] += ops[i].touches.takes[k];
-  detail::scratch<int> last_weights(layers * 1LL * max_phases);
-  for (int i = 0; i < layers * max_phases; ++i) last_weights.data[i] = -1;
+  detail::sequence<int> last_weights(layers * 1L * max_phases, -1);
   for (int i = 0; i < count; ++i) {
     op const& o = ops[i];
     clocks.enter(i);
@@ -74,7 +73,7 @@ constexpr diagnosis check_table(op const* ops, int count, int groups, int layers
       if (in_flight[k] > o.touches.in_flight[k]) return {fault::too_many_in_flight, i, -1, k};
     }
     if (o.touches.accumulates) {
-      int& last = last_weights.data[o.layer * max_phases + o.node];
+      int& last = last_weights[o.layer * max_phases + o.node];
       if (o.microbatch < last) return {fault::weight_order, i};
       last = o.microbatch;
     }
@@ -94,16 +93,16 @@ constexpr diagnosis check_passes(op const* ops, int count, int layers) {
   struct rows {
     int of[4] = {-1, -1, -1, -1};
   };
-  detail::scratch<rows> seen(layers * 1LL * max_phases * microbatches);
+  detail::sequence<rows> seen(layers * 1L * max_phases * microbatches);
   for (int i = 0; i < count; ++i) {
     op const& o = ops[i];
     if (o.is_message() || o.is_port()) continue;
-    int& row = seen.data[(o.layer * 1LL * max_phases + o.node) * microbatches + o.microbatch].of[static_cast<int>(o.what)];
+    int& row = seen[(o.layer * 1L * max_phases + o.node) * microbatches + o.microbatch].of[static_cast<int>(o.what)];
     if (row >= 0) return {fault::doubled_node, i, row};
     row = i;
   }
-  for (long long k = 0; k < layers * 1LL * max_phases * microbatches; ++k) {
-    auto const [f, b, i, w] = seen.data[k].of;
+  for (long k = 0; k < layers * 1L * max_phases * microbatches; ++k) {
+    auto const [f, b, i, w] = seen[k].of;
     int const any = f >= 0 ? f : b >= 0 ? b : i >= 0 ? i : w;
     if (any < 0) continue;
     if (b >= 0 && i >= 0) return {fault::doubled_node, i, b};

@@ -26,7 +26,7 @@ public:
   constexpr message_census(plan const& of, plan_steps const& steps)
       : plan_(of), facts_(of.facts()), steps_(steps), state_(2 * facts_.cells()) {}
 
-  constexpr plan_diagnosis check(int rank) const {
+  constexpr plan_diagnosis check(int rank) {
     long position = 0;
     for (long at = 0; at < steps_.size(rank); ++at) {
       plan_step const& step = steps_.steps(rank)[at];
@@ -61,14 +61,14 @@ public:
 private:
   static constexpr unsigned char written = 1, sent = 2, received = 4, read = 8;
 
-  constexpr unsigned char& state(traffic carries, int stage, int microbatch) const {
+  constexpr unsigned char& state(traffic carries, int stage, int microbatch) {
     return state_[message_cell(facts_, carries, stage, microbatch)];
   }
   static constexpr void set(unsigned char& state, unsigned char bit) {
     state = static_cast<unsigned char>(state | bit);
   }
 
-  constexpr plan_diagnosis run(int rank, long at, call const& one) const {
+  constexpr plan_diagnosis run(int rank, long at, call const& one) {
     plan_diagnosis wrong;
     each_input(facts_, rank, one, [&](plan_message const& in) {
       unsigned char& now = state(in.carries, in.stage, in.microbatch);
@@ -101,7 +101,7 @@ private:
     if (from == to) return false;
     return step.what == step_kind::send ? from == rank && to == step.peer : to == rank && from == step.peer;
   }
-  constexpr plan_diagnosis send(int rank, long at, plan_step const& step) const {
+  constexpr plan_diagnosis send(int rank, long at, plan_step const& step) {
     if (!known(rank, step)) return of_step(fault::unmatched_message, rank, at, step);
     unsigned char& now = state(step.carries, step.stage, step.number);
     if ((now & written) == 0) return of_step(fault::misplaced_message, rank, at, step);
@@ -109,7 +109,7 @@ private:
     set(now, sent);
     return {};
   }
-  constexpr plan_diagnosis receive(int rank, long at, plan_step const& step) const {
+  constexpr plan_diagnosis receive(int rank, long at, plan_step const& step) {
     if (!known(rank, step)) return of_step(fault::unmatched_message, rank, at, step);
     unsigned char& now = state(step.carries, step.stage, step.number);
     if ((now & received) != 0) return of_step(fault::unmatched_message, rank, at, step);
@@ -125,12 +125,12 @@ private:
   plan const& plan_;
   plan_facts const& facts_;
   plan_steps const& steps_;
-  plan_array<unsigned char> state_;
+  sequence<unsigned char> state_;
 };
 
 /// The k-th message of a rank with a peer is the k-th of the peer with the rank.
 constexpr plan_diagnosis check_mirrored(plan_facts const& facts, plan_steps const& steps) {
-  plan_array<int> place(2 * facts.cells()), count(facts.ranks);
+  sequence<int> place(2 * facts.cells()), count(facts.ranks);
   step_kind const ends[] = {step_kind::send, step_kind::receive};
   for (step_kind const end : ends) {
     for (int rank = 0; rank < facts.ranks; ++rank) {
@@ -154,8 +154,8 @@ constexpr plan_diagnosis check_mirrored(plan_facts const& facts, plan_steps cons
 /// Runs the lists as if every send and receive blocked its rank; the first rank that never ends, if one does not.
 constexpr plan_diagnosis replay_messages(plan_facts const& facts, plan_steps const& steps,
                                          send_semantics how) {
-  detail::plan_array<long> next(facts.ranks);
-  detail::plan_array<bool> sent(2 * facts.cells());
+  detail::sequence<long> next(facts.ranks);
+  detail::sequence<bool> sent(2 * facts.cells());
   detail::rank_queue waiting(facts.ranks);
   auto const head = [&](int rank) -> plan_step const* {
     while (next[rank] < steps.size(rank) && steps.steps(rank)[next[rank]].what == step_kind::run)
@@ -190,7 +190,7 @@ constexpr plan_diagnosis replay_messages(plan_facts const& facts, plan_steps con
 
 /// The whole proof of lowered lists, for a plan that passed `check_plan`: matching, places, mirrored order, no circle.
 constexpr plan_diagnosis check_messages(plan const& of, plan_steps const& steps) {
-  detail::message_census const census(of, steps);
+  detail::message_census census(of, steps);
   for (int rank = 0; rank < of.facts().ranks; ++rank) {
     if (plan_diagnosis const wrong = census.check(rank)) return wrong;
   }

@@ -63,7 +63,7 @@ public:
       : plan_(of), facts_(of.facts()), rank_(rank),
         seen_(static_cast<long>(facts_.chunks) * facts_.microbatches) {}
 
-  constexpr plan_diagnosis census() const {
+  constexpr plan_diagnosis census() {
     for (long at = 0; at < plan_.size(rank_); ++at) {
       call const& one = plan_.calls(rank_)[at];
       if (!in_range(one)) return wrong(fault::no_such_place, at, plan_pass::none, -1, -1);
@@ -98,10 +98,9 @@ public:
   }
 
   /// Order within the rank, and live activations: from F to the end of W, because W reads the inputs of the layers.
-  constexpr plan_diagnosis order() const {
-    plan_array<int> last(facts_.chunks);
-    for (int chunk = 0; chunk < facts_.chunks; ++chunk) last[chunk] = -1;
-    for (long i = 0; i < static_cast<long>(facts_.chunks) * facts_.microbatches; ++i) seen_[i] = 0;
+  constexpr plan_diagnosis order() {
+    sequence<int> last(facts_.chunks, -1);
+    for (unsigned char& did : seen_) did = 0;
     int const bound = plan_.bound(rank_);
     int live = 0;
     for (long at = 0; at < plan_.size(rank_); ++at) {
@@ -147,7 +146,7 @@ private:
   constexpr long cell(int chunk, int microbatch) const {
     return static_cast<long>(chunk) * facts_.microbatches + microbatch;
   }
-  constexpr bool mark(int chunk, int microbatch, unsigned char pass) const {
+  constexpr bool mark(int chunk, int microbatch, unsigned char pass) {
     unsigned char& did = seen_[cell(chunk, microbatch)];
     if ((did & pass) != 0) return false;
     did = static_cast<unsigned char>(did | pass);
@@ -182,7 +181,7 @@ private:
   plan const& plan_;
   plan_facts const& facts_;
   int rank_;
-  plan_array<unsigned char> seen_;
+  sequence<unsigned char> seen_;  ///< what has run, by cell
 };
 
 } // namespace detail
@@ -192,7 +191,7 @@ private:
 constexpr plan_diagnosis check_plan(plan const& of) {
   if (plan_diagnosis const wrong = check_sizes(of.facts())) return wrong;
   for (int rank = 0; rank < of.facts().ranks; ++rank) {
-    detail::rank_checker const checker(of, rank);
+    detail::rank_checker checker(of, rank);
     if (plan_diagnosis const wrong = checker.census()) return wrong;
     if (plan_diagnosis const wrong = checker.order()) return wrong;
   }

@@ -4,7 +4,6 @@
 
 #include <bit>
 #include <utility>
-#include <vector>
 
 namespace stretto {
 inline namespace v0 {
@@ -12,37 +11,37 @@ inline namespace v0 {
 /// Whether storage goes back in time: on the lane that wrote it, behind every row that touches it, with no reader to come,
 /// and under the name that it was written by. What came in a message has no such lane. In a diagnosis `at` is the row that
 /// goes wrong: the one behind which a cell is given back, or a reader that comes later.
-inline diagnosis check_releases(op const* ops, int count, int groups, int layers, std::vector<release> const& releases) {
+inline diagnosis check_releases(op const* ops, int count, int groups, int layers, detail::sequence<release> const& releases) {
   // A release is a row of its own, which clears the cell.
-  std::vector<op> rows;
-  std::vector<int> row_of, place(static_cast<unsigned>(count));
+  detail::sequence<op> rows;
+  detail::sequence<int> row_of, place(count);
   struct written {
     int by = -1;
     bool is_alias = false;
   };
-  std::vector<written> writer(static_cast<unsigned>(groups * cells::count));
+  detail::sequence<written> writer(groups * 1L * cells::count);
   auto const at = [&writer](int group, int cell) -> written& {
-    return writer[static_cast<unsigned>(group * cells::count + cell)];
+    return writer[group * cells::count + cell];
   };
   auto const write = [&at](int group, cell_set set, int row, bool is_alias) {
     for (; set != 0; set &= set - 1) at(group, std::countr_zero(set)) = {row, is_alias};
   };
   // By row: the first release behind it, and for each release the next one behind the same row.
-  std::vector<int> first(static_cast<unsigned>(count), -1), next(releases.size(), -1);
+  detail::sequence<int> first(count, -1), next(static_cast<long>(releases.size()), -1);
   for (unsigned k = static_cast<unsigned>(releases.size()); k-- > 0;)
     if (int const row = releases[k].row < 0 ? 0 : releases[k].row; row < count)
-      next[k] = std::exchange(first[static_cast<unsigned>(row)], static_cast<int>(k));
+      next[k] = std::exchange(first[row], static_cast<int>(k));
   for (int i = 0; i < count; ++i) {
     op o = ops[i];
     write(o.group, o.touches.writes, i, false);
     write(o.group, o.touches.aliases & ~cells::chain_values, i, true);
     write(o.next_group, o.touches.next_writes, i, false);
     for (int& w : o.wait)
-      if (w >= 0 && w < i) w = place[static_cast<unsigned>(w)];
+      if (w >= 0 && w < i) w = place[w];
     rows.push_back(o);
     row_of.push_back(i);
-    for (int k = first[static_cast<unsigned>(i)]; k >= 0; k = next[static_cast<unsigned>(k)]) {
-      release const& one = releases[static_cast<unsigned>(k)];
+    for (int k = first[i]; k >= 0; k = next[k]) {
+      release const& one = releases[k];
       auto const [owner, is_alias] = at(one.group, one.cell);
       if (is_alias) return {fault::read_after_release, i, owner, one.cell};
       if (owner >= 0 && !is_receive(ops[owner].on) && ops[owner].on != o.on) return {fault::race, i, owner, one.cell};
@@ -54,11 +53,11 @@ inline diagnosis check_releases(op const* ops, int count, int groups, int layers
       row_of.push_back(i);
     }
     // Whoever waits for a row waits for what it gives back.
-    place[static_cast<unsigned>(i)] = static_cast<int>(rows.size()) - 1;
+    place[i] = static_cast<int>(rows.size()) - 1;
   }
   diagnosis found = check_table(rows.data(), static_cast<int>(rows.size()), groups, layers);
-  if (found.at >= 0) found.at = row_of[static_cast<unsigned>(found.at)];
-  if (found.other >= 0) found.other = row_of[static_cast<unsigned>(found.other)];
+  if (found.at >= 0) found.at = row_of[found.at];
+  if (found.other >= 0) found.other = row_of[found.other];
   return found;
 }
 

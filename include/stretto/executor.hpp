@@ -13,10 +13,6 @@
 #include <stretto/proof_phases.hpp>
 #include <stretto/states.hpp>
 
-#include <memory>
-#include <stdexcept>
-#include <vector>
-
 namespace stretto {
 inline namespace v0 {
 
@@ -29,7 +25,8 @@ struct unproved {};
 /// Throws `std::invalid_argument`, with the sentence of the broken rule, if the schedule cannot serve these layers and
 /// sizes. A step throws what `drain` of the lanes throws; every state in flight is given back first, so that a new step
 /// may follow.
-template <class S, class Tensors, class Lanes, class Peers = no_peers<typename Tensors::tensor>> class executor {
+template <class S, class Tensors, class Lanes, class Peers = no_peers<typename detail::tensor_of<Tensors>::type>>
+class executor {
   using model = typename S::model;
   using tensor = typename Tensors::tensor;
   using event = typename Lanes::event;
@@ -79,7 +76,7 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
   /// Runs one step.
   void operator()() {
     try {
-      context c{tensors_, lanes_, peers_, body_events_.get(), release_begin_.data(), {}, {}};
+      context c{tensors_, lanes_, peers_, body_events_.data(), release_begin_.data(), {}, {}};
       for (bound_issue const& one : issues_) run(one, c);
       drain();
       for (auto const* r = *c.releases; r != release_begin_.back(); ++r) (*r)(tensors_);
@@ -102,8 +99,8 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
         layout_(fitting(all.facts(), layers, rank), rank, layers),
         listed_(lower<S>(place_steps(all, lower_messages(all), rank), layers, layout_)),
         states_(layers, layout_, listed_.slots),
-        body_events_(std::make_unique<event[]>(detail::max_events)),
-        events_(std::make_unique<event[]>(static_cast<unsigned>(listed_.events))) {
+        body_events_(detail::max_events),
+        events_(listed_.events) {
     if (!listed_.messages.empty() && (!context::has_peers || peers_ == nullptr)) refuse(all.facts(), fault::no_peers);
     bind();
     make_releases();
@@ -119,7 +116,7 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
     flat_table const& all = listed_.table;
     diagnosis d = all.check();
     if (!d) d = check_releases(all.ops.data(), static_cast<int>(all.ops.size()), all.groups, all.layers, planned_);
-    if (d) throw std::invalid_argument(detail::explain<S>(d, all));
+    if (d) detail::explain<S>(d, all).refuse();
     planned_ = {};
   }
 
@@ -133,7 +130,7 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
   [[noreturn]] static void refuse(plan_facts const& facts, fault what, long found = -1, long wanted = -1) {
     plan_diagnosis wrong;
     wrong.what = what, wrong.found = found, wrong.wanted = wanted;
-    throw std::invalid_argument(sentence(facts, wrong));
+    detail::explain(facts, wrong).refuse();
   }
   static plan_facts const& fitting(plan_facts const& facts, layer_list<model> const& layers, int rank) {
     if (rank < 0 || rank >= facts.ranks) refuse(facts, fault::no_such_rank, rank, facts.ranks - 1);
@@ -153,11 +150,11 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
   };
 
   void bind() {
-    messages_.reserve(listed_.messages.size());
+    messages_.reserve(static_cast<long>(listed_.messages.size()));
     for (issue_message const& m : listed_.messages)
       messages_.push_back({m.what, m.on, &states_.at(m.point, m.slot), states_.received(m.chunk, m.slot),
                            m.known ? nullptr : event_at(m.waits), event_at(m.records)});
-    issues_.reserve(listed_.list.size());
+    issues_.reserve(static_cast<long>(listed_.list.size()));
     for (issue const& one : listed_.list)
       issues_.push_back({one.what, one.shape, type_of(one.f), type_of(one.b), bound(one.f), bound(one.b),
                          message_at(one.message)});
@@ -165,31 +162,29 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
   }
   side bound(issue_side const& s) {
     if (s.layer < 0) return {};
-    return {states_.phases(s.layer), &states_.at(layout_.point(s.layer), s.slot),
+    return {layers_.address(s.layer), &states_.at(layout_.point(s.layer), s.slot),
             &states_.at(layout_.next_point(s.layer), s.slot), event_at(s.waits), event_at(s.records),
             message_at(s.message), s.known, s.layer, s.microbatch};
   }
   int type_of(issue_side const& s) const { return s.layer < 0 ? -1 : layers_[s.layer].type; }
-  event* event_at(int number) { return number < 0 ? nullptr : &events_[static_cast<unsigned>(number)]; }
+  event* event_at(int number) { return number < 0 ? nullptr : &events_[number]; }
   posted const* message_at(int number) const {
-    return number < 0 ? nullptr : &messages_[static_cast<unsigned>(number)];
+    return number < 0 ? nullptr : &messages_[number];
   }
 
   /// The releases of the table as pointers, by the number of the op after which they happen.
   void make_releases() {
-    std::vector<release> const& all = planned_ = plan_releases<S>(listed_.table, layout_, layers_);
-    unsigned const rows = static_cast<unsigned>(listed_.table.ops.size());
-    std::vector<std::size_t> begin;
-    releases_.reserve(all.size());
-    std::size_t next = 0;
-    for (unsigned row = 0; row <= rows; ++row) {
-      if (row == rows || !listed_.table.ops[row].is_message()) begin.push_back(releases_.size());
-      for (; next < all.size() && all[next].row == static_cast<int>(row); ++next)
-        releases_.push_back(states_.place_of(all[next].group % layout_.points(), all[next].group / layout_.points(),
-                                             all[next].cell));
+    detail::sequence<release> const& all = planned_ = plan_releases<S>(listed_.table, layout_, layers_);
+    int const rows = static_cast<int>(listed_.table.ops.size());
+    releases_.reserve(static_cast<long>(all.size()));  // From now on they stay where they are.
+    release_begin_.reserve(rows + 2L);
+    release const* next = all.begin();
+    for (int row = 0; row <= rows; ++row) {
+      if (row == rows || !listed_.table.ops[row].is_message()) release_begin_.push_back(releases_.end());
+      for (; next != all.end() && next->row == row; ++next)
+        releases_.push_back(states_.place_of(next->group % layout_.points(), next->group / layout_.points(), next->cell));
     }
-    begin.push_back(releases_.size());
-    for (std::size_t b : begin) release_begin_.push_back(releases_.data() + b);
+    release_begin_.push_back(releases_.end());
   }
 
   void drain() {
@@ -244,13 +239,22 @@ template <class S, class Tensors, class Lanes, class Peers = no_peers<typename T
   layer_list<model>& layers_;
   chain_layout layout_;
   issue_list listed_;
-  std::vector<release> planned_;
+  detail::sequence<release> planned_;
   state_store<model, Tensors> states_;
-  std::vector<detail::give_back<tensor>> releases_;
-  std::vector<detail::give_back<tensor> const*> release_begin_;
-  std::unique_ptr<event[]> body_events_, events_;
-  std::vector<posted> messages_;
-  std::vector<bound_issue> issues_;
+  detail::sequence<detail::give_back<tensor>> releases_;
+  detail::sequence<detail::give_back<tensor> const*> release_begin_;
+  detail::sequence<event> body_events_, events_;
+  detail::sequence<posted> messages_;
+  detail::sequence<bound_issue> issues_;
+};
+
+/// Adapters without the types that everything here is made of: their backend has said so.
+template <class S, class Tensors, class Lanes, class Peers>
+  requires(!detail::brings_types<Tensors, Lanes>)
+class executor<S, Tensors, Lanes, Peers> {
+ public:
+  template <class... Arguments> explicit executor(Arguments&&...) {}
+  void operator()() {}
 };
 
 template <class S, class Type, class L, class Ph, class Model>

@@ -3,55 +3,59 @@
 #include <stretto/lower.hpp>
 #include <stretto/sentence.hpp>
 
-#include <string>
-
 /// Diagnoses of flat tables as sentences.
 namespace stretto {
 inline namespace v0 {
 namespace detail {
-
-inline std::string to_string(text const& name) { return {name.begin, static_cast<unsigned>(name.size)}; }
 
 template <class S> block_facts const& facts_of_op(op const& o) {
   return *facts_at<typename S::model>(o.block, std::make_integer_sequence<int, S::model::count>{});
 }
 
 /// "F.mlp (Experts of MoeLayer) of layer 3, microbatch 2, on comm".
-template <class S> STRETTO_COLD std::string describe(op const& o, int phase = -1) {
-  if (o.is_message())
-    return std::string("the message of microbatch ") + std::to_string(o.microbatch) + " on lane " + name_of(o.on);
-  block_facts const& f = facts_of_op<S>(o);
+STRETTO_COLD inline void describe(words& to, op const& o, block_facts const& f, int phase = -1) {
+  if (o.is_message()) {
+    to << "the message of microbatch " << o.microbatch << " on lane " << name_of(o.on);
+    return;
+  }
   if (phase < 0) phase = f.first_phase_of(o.node);
-  return std::string(letter_of(o.what)) + '.' + name_of(f.kind[phase]) + " (" + to_string(f.phase_name[phase]) + " of " +
-         to_string(f.name) + ") of layer " + std::to_string(o.layer) + ", microbatch " + std::to_string(o.microbatch) +
-         ", on " + name_of(o.on);
+  to << letter_of(o.what) << "." << name_of(f.kind[phase]) << " (" << f.phase_name[phase] << " of " << f.name << ") of layer "
+     << o.layer << ", microbatch " << o.microbatch << ", on " << name_of(o.on);
 }
 
 /// The cell in which a diagnosis found an op, as the user calls it.
-template <class S> STRETTO_COLD std::string describe_cell(op const& o, int cell) {
-  chain_facts const& chain = chain_of<typename S::model>::value;
-  if (cells::is_chain_value(cell)) return to_string(chain.name[cell]);
-  if (cells::is_chain_gradient(cell)) return "the gradient of " + to_string(chain.name[cell - cells::first_chain_gradient]);
-  if (cells::is_boundary(cell) || o.is_message()) return "the handover between layers";
-  if (cell == cells::parameter_gradients) return "its parameter gradients";
-  block_facts const& f = facts_of_op<S>(o);
-  if (cells::is_root(cell)) return to_string(f.root_name[cell - cells::first_root]);
-  if (cells::is_context(cell)) return "what forward keeps for backward";
-  if (!cells::is_leaf_gradient(cell)) return "what backward_input keeps for backward_weight";
-  int const leaf = cell - cells::first_leaf_gradient, root = f.leaf_root[leaf];
-  return "the gradient of " + to_string(root >= 0 ? f.root_name[root] : f.input_name[f.leaf_input[leaf]]);
+STRETTO_COLD inline void describe_cell(words& to, op const& o, int cell, block_facts const& f, chain_facts const& chain) {
+  int const leaf = cell - cells::first_leaf_gradient;
+  if (cells::is_chain_value(cell))
+    to << chain.name[cell];
+  else if (cells::is_chain_gradient(cell))
+    to << "the gradient of " << chain.name[cell - cells::first_chain_gradient];
+  else if (cells::is_boundary(cell) || o.is_message())
+    to << "the handover between layers";
+  else if (cell == cells::parameter_gradients)
+    to << "its parameter gradients";
+  else if (cells::is_root(cell))
+    to << f.root_name[cell - cells::first_root];
+  else if (cells::is_context(cell))
+    to << "what forward keeps for backward";
+  else if (!cells::is_leaf_gradient(cell))
+    to << "what backward_input keeps for backward_weight";
+  else
+    to << "the gradient of " << (f.leaf_root[leaf] >= 0 ? f.root_name[f.leaf_root[leaf]] : f.input_name[f.leaf_input[leaf]]);
 }
 
-template <class S> STRETTO_COLD std::string explain(diagnosis const& d, flat_table const& table) {
-  std::string where;
+template <class S> STRETTO_COLD words explain(diagnosis const& d, flat_table const& table) {
+  chain_facts const& chain = chain_of<typename S::model>::value;
+  words where;
   if (d.at >= 0) {
-    op const& at = table.ops[static_cast<unsigned>(d.at)];
+    op const& at = table.ops[d.at];
+    block_facts const& f = facts_of_op<S>(at);
     bool const limited = d.what == fault::too_many_in_flight;
-    detail::type_id const limit = limited ? chain_of<typename S::model>::value.limited[d.cell] : 0;
-    where = ": " + describe<S>(at, limited ? facts_of_op<S>(at).find_limited(at.node, limit) : -1);
-    if (d.cell >= 0 && !limited) where += ", at " + describe_cell<S>(at, d.cell);
+    where << ": ";
+    describe(where, at, f, limited ? f.find_limited(at.node, chain.limited[d.cell]) : -1);
+    if (d.cell >= 0 && !limited) describe_cell(where << ", at ", at, d.cell, f, chain);
   }
-  if (d.other >= 0) where += ", and " + describe<S>(table.ops[static_cast<unsigned>(d.other)]);
+  if (d.other >= 0) describe(where << ", and ", table.ops[d.other], facts_of_op<S>(table.ops[d.other]));
   return sentence_of(d.what, {}, where);
 }
 

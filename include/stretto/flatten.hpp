@@ -6,8 +6,6 @@
 #include <stretto/layout.hpp>
 #include <stretto/steps.hpp>
 
-#include <array>
-#include <vector>
 
 namespace stretto {
 inline namespace v0 {
@@ -27,15 +25,15 @@ namespace detail {
 class flattener {
 public:
   flattener(chain_layout const& layout, chain_facts const& chain, int layers, int slots)
-      : layout_(layout), chain_(chain), numbers_{slots, layout.chunks()}, forward_port_(static_cast<unsigned>(slots)),
-        backward_port_(forward_port_), sent_(static_cast<unsigned>(numbers_.count()), -1),
-        arrived_(static_cast<unsigned>(layout.points()), 0) {
+      : layout_(layout), chain_(chain), numbers_{slots, layout.chunks()}, forward_port_(slots),
+        backward_port_(forward_port_), sent_(numbers_.count(), -1),
+        arrived_(layout.points()) {
     out_.table.layers = layers;
     out_.table.groups = slots * layout.points();
     out_.slots = slots;
     out_.events = numbers_.count();
     for (int c = 0; c < layout.chunks(); ++c)
-      if (layout.chunk(c).from >= 0) arrived_[static_cast<unsigned>(layout.chunk(c).begin)] = cells::chain_values;
+      if (layout.chunk(c).from >= 0) arrived_[layout.chunk(c).begin] = cells::chain_values;
   }
 
   void receive(placed_step const& p) {
@@ -44,7 +42,7 @@ public:
     op o = message_row(gradient, false, p.chunk, slot, p.arriving.microbatch, p.arriving.peer);
     // The message the other way has left: for a gradient that of the same microbatch, else that of the slot's last one.
     int const leaves = numbers_.sent(!gradient, p.chunk, slot);
-    if (int const left = sent_[static_cast<unsigned>(leaves)]; left >= 0) wait_for(o, left);
+    if (int const left = sent_[leaves]; left >= 0) wait_for(o, left);
     port_place& arrives = port(!gradient, slot);
     arrives = {rows(), numbers_.port(!gradient, slot), bit_of(o.on)};
     droppable_.push_back({rows(), -1, static_cast<int>(out_.list.size()), known_by_message});
@@ -83,7 +81,7 @@ public:
     if (body.backward_layer >= 0) all.b = side(false, body.backward_layer, p.backward_slot, p.what.backward_microbatch);
     port_place const f_port = body.forward_layer >= 0 ? port(true, p.forward_slot) : port_place{};
     port_place const b_port = body.backward_layer >= 0 ? port(false, p.backward_slot) : port_place{};
-    std::vector<int> place(static_cast<unsigned>(rows.count), -1);
+    sequence<int> place(rows.count, -1);
     for (int i = 0; i < rows.count; ++i) {
       op o = rows.ops[i];
       if (o.is_port()) continue;
@@ -96,22 +94,22 @@ public:
       int const point = layout_.point(mine.layer), next = layout_.next_point(mine.layer);
       o.group = mine.slot * layout_.points() + point;
       o.next_group = mine.slot * layout_.points() + next;
-      cell_set const arrived = arrived_[static_cast<unsigned>(point)];
+      cell_set const arrived = arrived_[point];
       if (forward)
-        arrived_[static_cast<unsigned>(next)] |= arrived & o.touches.carries;
+        arrived_[next] |= arrived & o.touches.carries;
       o.touches = taken_over(o.touches, arrived, forward);
       for (int& w : o.wait) w = -1;
       bool const begins = forward ? layout_.is_first_of_chunk(mine.layer) : layout_.is_last_of_chunk(mine.layer);
       for (int w : rows.ops[i].wait) {
         if (w < 0) continue;
         bool const at_port = rows.ops[w].is_port();
-        int const row = at_port ? (forward ? f_port : b_port).row : place[static_cast<unsigned>(w)];
+        int const row = at_port ? (forward ? f_port : b_port).row : place[w];
         if (row < 0) continue;
         wait_for(o, row);
         if (at_port && begins)
           droppable_.push_back({this->rows(), row, index, forward ? known_by_forward : known_by_backward});
       }
-      int const here = place[static_cast<unsigned>(i)] = this->rows();
+      int const here = place[i] = this->rows();
       out_.table.ops.push_back(o);
       if (i != rows.exports_forward && i != rows.exports_backward) continue;
       port(forward, mine.slot) = {here, mine.records, bit_of(o.on)};
@@ -129,26 +127,26 @@ public:
   /// Where a call begins, and where a message comes in, a wait is left out if its lane has seen the op by other ways. Inside
   /// of bodies that is so from the start.
   issue_list take() {
-    std::vector<op>& ops = out_.table.ops;
+    sequence<op>& ops = out_.table.ops;
     clocks clock(ops.data(), rows());
-    auto next = droppable_.begin();
+    droppable_wait const* next = droppable_.begin();
     for (int i = 0; i < rows(); ++i) {
-      op& o = ops[static_cast<unsigned>(i)];
+      op& o = ops[i];
       clock.enter(i);
-      std::array<bool, lane_count> drop{};
+      bool drop[lane_count] = {};
       for (; next != droppable_.end() && next->row == i; ++next)
         for (int l = 0; l < lane_count; ++l)
           if (int const w = o.wait[l]; w >= 0 && (next->waits_for < 0 || w == next->waits_for) && knows(clock, o, i, w)) {
-            drop[static_cast<unsigned>(l)] = true;
+            drop[l] = true;
             note_known(*next, o.on);
           }
       for (int l = 0; l < lane_count; ++l) {
-        if (drop[static_cast<unsigned>(l)]) o.wait[l] = -1;
+        if (drop[l]) o.wait[l] = -1;
         if (o.wait[l] >= 0) clock.wait(i, o.wait[l]);
       }
       clock.leave(i);
     }
-    return std::move(out_);
+    return static_cast<issue_list&&>(out_);
   }
 
 private:
@@ -170,9 +168,9 @@ private:
   int rows() const { return static_cast<int>(out_.table.ops.size()); }
 
   void note_known(droppable_wait const& w, lane by) {
-    issue& one = out_.list[static_cast<unsigned>(w.issue)];
+    issue& one = out_.list[w.issue];
     if (w.whose == known_by_message)
-      out_.messages[static_cast<unsigned>(one.message)].known = true;
+      out_.messages[one.message].known = true;
     else
       (w.whose == known_by_forward ? one.f : one.b).known |= bit_of(by);
   }
@@ -186,7 +184,7 @@ private:
   }
 
   port_place& port(bool forward, int slot) {
-    return (forward ? forward_port_ : backward_port_)[static_cast<unsigned>(slot)];
+    return (forward ? forward_port_ : backward_port_)[slot];
   }
 
   issue_side side(bool forward, int layer, int slot, int microbatch) {
@@ -215,7 +213,7 @@ private:
     port_place const& speaker = port(!gradient, slot);
     if (speaker.row >= 0) wait_for(o, speaker.row);
     int const event = numbers_.sent(gradient, c, slot);
-    sent_[static_cast<unsigned>(event)] = rows();
+    sent_[event] = rows();
     out_.messages.push_back({{gradient, chunk.stage, microbatch, 0, peer}, o.on, c, slot, point_of(gradient, true, c),
                              speaker.event, false, event});
     out_.table.ops.push_back(o);
@@ -223,7 +221,7 @@ private:
   }
 
   void wait_for(op& o, int row) const {
-    lane const on = out_.table.ops[static_cast<unsigned>(row)].on;
+    lane const on = out_.table.ops[row].on;
     if (on == o.on) return;
     int& latest = o.wait[index_of(on)];
     if (row > latest) latest = row;
@@ -250,10 +248,10 @@ private:
   chain_facts const& chain_;
   event_numbers const numbers_;
   bool backward_waits_ = false, held_ = false;
-  std::vector<port_place> forward_port_, backward_port_;
-  std::vector<int> sent_;  ///< by event: the row of the message that left last
-  std::vector<cell_set> arrived_;  ///< by point: the chain values there whose storage came in from another rank
-  std::vector<droppable_wait> droppable_;
+  sequence<port_place> forward_port_, backward_port_;
+  sequence<int> sent_;  ///< by event: the row of the message that left last
+  sequence<cell_set> arrived_;  ///< by point: the chain values there whose storage came in from another rank
+  sequence<droppable_wait> droppable_;
   issue_list out_;
 };
 

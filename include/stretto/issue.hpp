@@ -2,9 +2,9 @@
 
 #include <stretto/adapter.hpp>
 #include <stretto/check.hpp>
+#include <stretto/detail/sequence.hpp>
 #include <stretto/plan.hpp>
 
-#include <vector>
 
 /// What the host of one rank issues in a step, in order: the same step as a flat table of ops, and as the list that the
 /// executor walks through. Both are written by one walker (see flatten.hpp), so that what is checked is what runs.
@@ -13,7 +13,7 @@ inline namespace v0 {
 
 /// A flat table with the sizes of its cells.
 struct flat_table {
-  std::vector<op> ops;
+  detail::sequence<op> ops;
   int groups = 0;
   int layers = 0;
 
@@ -78,8 +78,8 @@ struct issue {
 
 struct issue_list {
   flat_table table;
-  std::vector<issue> list;
-  std::vector<issue_message> messages;
+  detail::sequence<issue> list;
+  detail::sequence<issue_message> messages;
   int slots = 0;
   int events = 0;
 };

@@ -1,23 +1,44 @@
 #pragma once
 
 #include <stretto/block.hpp>
+#include <stretto/detail/extent.hpp>
+#include <stretto/detail/sequence.hpp>
 
 #include <cstdlib>
-#include <deque>
-#include <tuple>
 #include <utility>
-#include <vector>
 
 namespace stretto {
 inline namespace v0 {
 
+namespace detail {
+
+/// Owns an object whose type its maker knows.
+class owned {
+ public:
+  owned() = default;
+  template <class Type> explicit owned(Type* what) : what_(what), drop_([](void* it) { delete static_cast<Type*>(it); }) {}
+  owned(owned&& other) noexcept : what_(std::exchange(other.what_, nullptr)), drop_(other.drop_) {}
+  owned& operator=(owned&& other) noexcept {
+    std::swap(what_, other.what_);
+    std::swap(drop_, other.drop_);
+    return *this;
+  }
+  ~owned() {
+    if (what_ != nullptr) drop_(what_);
+  }
+  void* get() const { return what_; }
+
+ private:
+  void* what_ = nullptr;
+  void (*drop_)(void*) = nullptr;
+};
+
+}  // namespace detail
+
 /// The layers that one rank owns, of any mix of the model's block types, in the order in which a forward runs them.
 /// Which layers there are is run-time data; only the block types are compiled. Layers keep their addresses.
 template <model_type Model> class layer_list {
-  template <class Sequence> struct storage;
-  template <int... K> struct storage<std::integer_sequence<int, K...>> {
-    using type = std::tuple<std::deque<layer<typename Model::template block<K>>>...>;
-  };
+  template <int K> using layer_of_type = layer<typename Model::template block<K>>;
   template <class B, int K = 0> static constexpr int number_of() {
     if constexpr (K == Model::count)
       return -1;
@@ -39,23 +60,27 @@ template <model_type Model> class layer_list {
     constexpr int k = number_of<B>();
     static_assert(k >= 0, STRETTO_E38);
     if constexpr (k >= 0) {
-      auto& same = std::get<k>(layers_);
-      same.push_back(std::move(next));
-      order_.push_back({k, static_cast<int>(same.size()) - 1});
-      return same.back();
+      auto* const added = new layer<B>(std::move(next));
+      owners_.push_back(detail::owned(added));
+      order_.push_back({k, count_[k]++});
+      return *added;
     } else {
       std::abort();
     }
   }
   /// Ends a chunk; what is added from now on belongs to the next one. A chunk may be empty.
-  void next_chunk() { first_.push_back(static_cast<int>(order_.size())); }
+  void next_chunk() { first_.push_back(size()); }
 
   int size() const { return static_cast<int>(order_.size()); }
   int chunks() const { return static_cast<int>(first_.size()); }
   /// The first layer of a chunk; `first(chunks())` is `size()`.
-  int first(int chunk) const { return chunk < chunks() ? first_[static_cast<unsigned>(chunk)] : size(); }
-  reference operator[](int i) const { return order_[static_cast<unsigned>(i)]; }
-  template <int K> auto& of_type() { return std::get<K>(layers_); }
+  int first(int chunk) const { return chunk < chunks() ? first_[chunk] : size(); }
+  reference operator[](int i) const { return order_[i]; }
+  /// How many layers of block type number `type` there are.
+  int count(int type) const { return count_[type]; }
+  /// Layer `i`, as one of the block type that it has.
+  template <int K> layer_of_type<K>& at(int i) { return *static_cast<layer_of_type<K>*>(address(i)); }
+  void* address(int i) { return owners_[i].get(); }
 
   /// Calls `f(layer, number)` with every layer, in order; `number` is its place in the list.
   template <class F> void for_each(F&& f) {
@@ -65,17 +90,17 @@ template <model_type Model> class layer_list {
  private:
   template <class F, int K = 0> void visit(int i, F& f) {
     if constexpr (K < Model::count) {
-      reference const r = (*this)[i];
-      if (r.type == K)
-        f(std::get<K>(layers_)[static_cast<unsigned>(r.index)], i);
+      if (order_[i].type == K)
+        f(at<K>(i), i);
       else
         visit<F, K + 1>(i, f);
     }
   }
 
-  typename storage<std::make_integer_sequence<int, Model::count>>::type layers_;
-  std::vector<reference> order_;
-  std::vector<int> first_ = {0};
+  detail::sequence<detail::owned> owners_;
+  detail::sequence<reference> order_;
+  detail::sequence<int> first_ = detail::sequence<int>(1);
+  int count_[detail::extent(Model::count)] = {};
 };
 
 }  // namespace v0

@@ -1,9 +1,9 @@
 #pragma once
 
+#include <stretto/detail/sequence.hpp>
 #include <stretto/phase.hpp>
 #include <stretto/plan.hpp>
 
-#include <vector>
 
 namespace stretto {
 inline namespace v0 {
@@ -49,8 +49,8 @@ class chain_layout {
 
   int points() const { return points_; }
   int chunks() const { return static_cast<int>(chunks_.size()); }
-  chunk_place const& chunk(int c) const { return chunks_[static_cast<unsigned>(c)]; }
-  chunk_place const& chunk_of_layer(int l) const { return chunk(chunk_of_[static_cast<unsigned>(l)]); }
+  chunk_place const& chunk(int c) const { return chunks_[c]; }
+  chunk_place const& chunk_of_layer(int l) const { return chunk(chunk_of_[l]); }
   /// The point where layer `l` (counted over all chunks) reads.
   int point(int l) const {
     chunk_place const& c = chunk_of_layer(l);
@@ -84,8 +84,8 @@ class chain_layout {
  private:
   placement map_;
   int rank_;
-  std::vector<chunk_place> chunks_;
-  std::vector<int> chunk_of_;
+  detail::sequence<chunk_place> chunks_;
+  detail::sequence<int> chunk_of_;
   int points_ = 0;
 };
 

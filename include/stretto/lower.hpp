@@ -97,23 +97,23 @@ issue_list lower(placed_steps const& placed, Layers const& layers, chain_layout 
 
 /// The releases of a lowered table, in the order of its rows.
 template <class Layers>
-std::vector<release> plan_releases(flat_table const& table, lowering_source const& from, chain_layout const& layout,
+detail::sequence<release> plan_releases(flat_table const& table, lowering_source const& from, chain_layout const& layout,
                                    Layers const& layers) {
   // By point of the chain: what layer reads there.
-  std::vector<block_facts const*> facts(static_cast<unsigned>(layout.points()), nullptr);
+  detail::sequence<block_facts const*> facts(layout.points(), nullptr);
   for (int l = 0; l < layers.size(); ++l)
-    facts[static_cast<unsigned>(layout.point(l))] = from.facts(from.of, layers[l].type);
+    facts[layout.point(l)] = from.facts(from.of, layers[l].type);
   release_planner planner(table.ops.data(), static_cast<int>(table.ops.size()), table.groups);
   auto const is_metadata = [](void const* of, int group, int cell) {
-    auto const& at = *static_cast<std::vector<block_facts const*> const*>(of);
-    block_facts const* const f = at[static_cast<unsigned>(group) % at.size()];
+    auto const& at = *static_cast<detail::sequence<block_facts const*> const*>(of);
+    block_facts const* const f = at[static_cast<unsigned long>(group) % at.size()];
     return f != nullptr && cells::is_root(cell) && f->root_is_metadata[cell - cells::first_root];
   };
   return planner.plan({is_metadata, &facts});
 }
 /// The same for schedule `S`.
 template <class S, class Layers>
-std::vector<release> plan_releases(flat_table const& table, chain_layout const& layout, Layers const& layers) {
+detail::sequence<release> plan_releases(flat_table const& table, chain_layout const& layout, Layers const& layers) {
   return plan_releases(table, source_of<S>(), layout, layers);
 }
 

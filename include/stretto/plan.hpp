@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stretto/detail/sequence.hpp>
 #include <stretto/pipeline.hpp>
 
 namespace stretto {
@@ -19,30 +20,6 @@ struct sizes {
   int rank = 0;
   int chunks = 0;
 };
-
-namespace detail {
-
-/// Zeroed memory that constant evaluation may use too: freed at the end of the scope, moved but never copied.
-template <class Item> class plan_array {
-public:
-  constexpr plan_array() = default;
-  constexpr explicit plan_array(long count) : items_(new Item[static_cast<unsigned long>(count)]{}) {}
-  constexpr plan_array(plan_array&& other) noexcept : items_(other.items_) { other.items_ = nullptr; }
-  constexpr plan_array& operator=(plan_array&& other) noexcept {
-    Item* const mine = items_;
-    items_ = other.items_;
-    other.items_ = mine;
-    return *this;
-  }
-  constexpr ~plan_array() { delete[] items_; }
-  constexpr Item* get() const { return items_; }
-  constexpr Item& operator[](long at) const { return items_[at]; }
-
-private:
-  Item* items_ = nullptr;
-};
-
-} // namespace detail
 
 /// What a plan was made from, as values: checks, pictures and simulation need no pipeline type.
 struct plan_facts {
@@ -94,35 +71,35 @@ public:
       first_[rank + 1] = first_[rank] + counts[rank];
       bounds_[rank] = -1;
     }
-    calls_ = detail::plan_array<call>(first_[facts.ranks]);
+    calls_ = detail::sequence<call>(first_[facts.ranks]);
   }
 
   constexpr plan_facts const& facts() const { return facts_; }
   constexpr long size() const { return first_[facts_.ranks]; }
   constexpr long size(int rank) const { return first_[rank + 1] - first_[rank]; }
   constexpr long first(int rank) const { return first_[rank]; }
-  constexpr call* calls(int rank) { return calls_.get() + first_[rank]; }
-  constexpr call const* calls(int rank) const { return calls_.get() + first_[rank]; }
+  constexpr call* calls(int rank) { return calls_.data() + first_[rank]; }
+  constexpr call const* calls(int rank) const { return calls_.data() + first_[rank]; }
   /// The bound on live chunk activations of `rank`; -1: none.
   constexpr int bound(int rank) const { return bounds_[rank]; }
   constexpr void set_bound(int rank, int live) { bounds_[rank] = live; }
 
 private:
   plan_facts facts_;
-  detail::plan_array<long> first_;
-  detail::plan_array<int> bounds_;
-  detail::plan_array<call> calls_;
+  detail::sequence<long> first_;
+  detail::sequence<int> bounds_;
+  detail::sequence<call> calls_;
 };
 
 /// Lays out `Pipeline` for all ranks. The sizes must have passed `check_sizes`.
 template <pipeline Pipeline> constexpr plan lay_out(plan_facts const& facts) {
-  detail::plan_array<long> counts(facts.ranks);
+  detail::sequence<long> counts(facts.ranks);
   for (int rank = 0; rank < facts.ranks; ++rank) {
     long count = 0;
     Pipeline::run(facts.ranks, rank, facts.microbatches, facts.chunks, [&](call) { ++count; });
     counts[rank] = count;
   }
-  plan result(facts, counts.get());
+  plan result(facts, counts.data());
   for (int rank = 0; rank < facts.ranks; ++rank) {
     call* next = result.calls(rank);
     Pipeline::run(facts.ranks, rank, facts.microbatches, facts.chunks, [&](call one) { *next++ = one; });

@@ -3,10 +3,9 @@
 #include <stretto/check_messages.hpp>
 #include <stretto/sentence.hpp>
 
-#include <stdexcept>
 #include <string>
 
-/// Plan faults as sentences and exceptions, apart from the checks: they stay free of <string> and of `throw`.
+/// Plan faults as sentences and exceptions, apart from the checks: they stay free of words and of `throw`.
 namespace stretto {
 inline namespace v0 {
 
@@ -33,48 +32,54 @@ constexpr char const* name_of(plan_pass pass) {
 }
 
 /// The two numbers of a size fault in words, or nothing.
-STRETTO_COLD inline std::string numbers_of(plan_diagnosis const& wrong) {
-  if (wrong.found < 0 && wrong.wanted < 0) return {};
-  std::string const found = std::to_string(wrong.found), wanted = std::to_string(wrong.wanted);
+STRETTO_COLD inline void say_numbers(words& to, plan_diagnosis const& wrong) {
+  if (wrong.found < 0 && wrong.wanted < 0) return;
+  to << " (" << wrong.found;
   switch (wrong.what) {
   case fault::too_few_microbatches:
-    return " (" + found + " given, at least " + wanted + " needed)";
+    to << " given, at least " << wrong.wanted << " needed";
+    break;
   case fault::not_a_multiple:
-    return " (" + found + " given, a multiple of " + wanted + " needed)";
+    to << " given, a multiple of " << wrong.wanted << " needed";
+    break;
   case fault::wrong_chunks:
-    return " (" + found + " in the list, " + wanted + " in the pipeline)";
+    to << " in the list, " << wrong.wanted << " in the pipeline";
+    break;
   case fault::no_such_rank:
-    return " (" + found + ")";
+    break;
   case fault::weight_order:
-    return " (" + found + " ran before it)";
+    to << " ran before it";
+    break;
   default:
-    return " (" + found + ", at most " + wanted + ")";
+    to << ", at most " << wrong.wanted;
   }
+  to << ")";
+}
+
+STRETTO_COLD inline words explain(plan_facts const& facts, plan_diagnosis const& wrong) {
+  words place, subject;
+  say_numbers(place, wrong);
+  if (wrong.rank >= 0) place << " at rank " << wrong.rank;
+  if (wrong.at >= 0) place << ", step " << wrong.at;
+  if (wrong.other >= 0) place << ", rank " << wrong.other << " at the other end";
+  if (wrong.pass != plan_pass::none)
+    place << ", " << name_of(wrong.pass) << " of stage " << wrong.stage << ", microbatch " << wrong.microbatch;
+  subject << facts.name << " with " << facts.ranks << (facts.ranks == 1 ? " rank, " : " ranks, ") << facts.microbatches
+          << (facts.microbatches == 1 ? " microbatch" : " microbatches");
+  if (facts.chunks != 1) subject << ", " << facts.chunks << " chunks a rank";
+  return sentence_of(wrong.what, subject, place);
 }
 
 } // namespace detail
 
 /// One sentence: what is wrong, where, and how to mend it.
-STRETTO_COLD inline std::string sentence(plan_facts const& facts, plan_diagnosis const& wrong) {
-  if (!wrong) return {};
-  std::string place;
-  if (wrong.rank >= 0) place += " at rank " + std::to_string(wrong.rank);
-  if (wrong.at >= 0) place += ", step " + std::to_string(wrong.at);
-  if (wrong.other >= 0) place += ", rank " + std::to_string(wrong.other) + " at the other end";
-  if (wrong.pass != plan_pass::none) {
-    place += std::string(", ") + detail::name_of(wrong.pass) + " of stage " + std::to_string(wrong.stage) +
-             ", microbatch " + std::to_string(wrong.microbatch);
-  }
-  std::string const subject = facts.name + std::string(" with ") + std::to_string(facts.ranks) +
-                              (facts.ranks == 1 ? " rank, " : " ranks, ") + std::to_string(facts.microbatches) +
-                              (facts.microbatches == 1 ? " microbatch" : " microbatches") +
-                              (facts.chunks == 1 ? "" : ", " + std::to_string(facts.chunks) + " chunks a rank");
-  return sentence_of(wrong.what, subject, detail::numbers_of(wrong) + place);
+inline std::string sentence(plan_facts const& facts, plan_diagnosis const& wrong) {
+  return wrong ? detail::explain(facts, wrong).str() : std::string();
 }
 
 /// Throws std::invalid_argument with the sentence if the diagnosis names a fault.
 inline void require(plan_facts const& facts, plan_diagnosis const& wrong) {
-  if (wrong) throw std::invalid_argument(sentence(facts, wrong));
+  if (wrong) detail::explain(facts, wrong).refuse();
 }
 
 /// The plan of `Pipeline` for all ranks, proved; `chunks` 0 takes the pipeline's own number.

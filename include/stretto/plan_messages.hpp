@@ -30,15 +30,15 @@ class plan_steps {
 public:
   constexpr plan_steps(int ranks, long const* counts) : first_(ranks + 1L) {
     for (int rank = 0; rank < ranks; ++rank) first_[rank + 1] = first_[rank] + counts[rank];
-    steps_ = detail::plan_array<plan_step>(first_[ranks]);
+    steps_ = detail::sequence<plan_step>(first_[ranks]);
   }
   constexpr long size(int rank) const { return first_[rank + 1] - first_[rank]; }
-  constexpr plan_step* steps(int rank) { return steps_.get() + first_[rank]; }
-  constexpr plan_step const* steps(int rank) const { return steps_.get() + first_[rank]; }
+  constexpr plan_step* steps(int rank) { return steps_.data() + first_[rank]; }
+  constexpr plan_step const* steps(int rank) const { return steps_.data() + first_[rank]; }
 
 private:
-  detail::plan_array<long> first_;
-  detail::plan_array<plan_step> steps_;
+  detail::sequence<long> first_;
+  detail::sequence<plan_step> steps_;
 };
 
 namespace detail {
@@ -88,14 +88,14 @@ constexpr long message_cell(plan_facts const& facts, traffic carries, int stage,
 
 /// The messages of a plan in the order of the times at which they are ready, ranks breaking ties.
 struct message_order {
-  plan_array<plan_message> sorted;
-  plan_array<int> place; ///< by message_cell: where in `sorted`
+  sequence<plan_message> sorted;
+  sequence<int> place; ///< by message_cell: where in `sorted`
   long count = 0;
 
   constexpr explicit message_order(plan const& of) : place(2 * of.facts().cells()) {
     plan_facts const& facts = of.facts();
     auto const times = replay<int>(of, [](call const& one) { return unit_duration(one); });
-    plan_array<int> begin(times.makespan + 2L);
+    sequence<int> begin(times.makespan + 2L);
     auto const each = [&](auto&& sink) {
       for (int rank = 0; rank < facts.ranks; ++rank) {
         for (long at = 0; at < of.size(rank); ++at) {
@@ -106,7 +106,7 @@ struct message_order {
     };
     each([&](int ready, plan_message const&) { ++begin[ready + 1], ++count; });
     for (int time = 0; time <= times.makespan; ++time) begin[time + 1] += begin[time];
-    sorted = plan_array<plan_message>(count);
+    sorted = sequence<plan_message>(count);
     each([&](int ready, plan_message const& one) {
       int const at = begin[ready]++;
       sorted[at] = one;
@@ -127,22 +127,22 @@ struct message_order {
 constexpr plan_steps lower_messages(plan const& of) {
   plan_facts const& facts = of.facts();
   detail::message_order const order(of);
-  detail::plan_array<long> counts(facts.ranks), inbox(facts.ranks + 1L);
+  detail::sequence<long> counts(facts.ranks), inbox(facts.ranks + 1L);
   for (int rank = 0; rank < facts.ranks; ++rank) counts[rank] = of.size(rank);
   for (long i = 0; i < order.count; ++i) {
     ++counts[order.sorted[i].from], ++counts[order.sorted[i].to], ++inbox[order.sorted[i].to + 1L];
   }
   for (int rank = 0; rank < facts.ranks; ++rank) inbox[rank + 1L] += inbox[rank];
-  detail::plan_array<int> incoming(order.count);
+  detail::sequence<int> incoming(order.count);
   {
-    detail::plan_array<long> fill(facts.ranks);
+    detail::sequence<long> fill(facts.ranks);
     for (int i = 0; i < order.count; ++i) {
       short const to = order.sorted[i].to;
       incoming[inbox[to] + fill[to]++] = i;
     }
   }
 
-  plan_steps result(facts.ranks, counts.get());
+  plan_steps result(facts.ranks, counts.data());
   for (int rank = 0; rank < facts.ranks; ++rank) {
     plan_step* next = result.steps(rank);
     long arriving = inbox[rank];

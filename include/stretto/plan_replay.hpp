@@ -8,8 +8,8 @@ inline namespace v0 {
 /// When every call of a plan starts and ends, every rank running its calls in order as soon as their inputs are there.
 /// Rows are those of the plan: `plan.first(rank) + position`.
 template <class Time> struct plan_times {
-  detail::plan_array<Time> start, finish;
-  detail::plan_array<long> done; ///< calls that ran, per rank
+  detail::sequence<Time> start, finish;
+  detail::sequence<long> done; ///< calls that ran, per rank
   Time makespan = 0;
   bool complete = false; ///< false: the ranks wait for each other in a circle
 };
@@ -19,11 +19,9 @@ namespace detail {
 /// When F and the input gradients of every (stage, microbatch) were ready; negative: not yet.
 template <class Time> struct plan_results {
   plan_facts const& facts;
-  plan_array<Time> forward, input;
+  sequence<Time> forward, input;
 
-  constexpr explicit plan_results(plan_facts const& of) : facts(of), forward(of.cells()), input(of.cells()) {
-    for (long cell = 0; cell < of.cells(); ++cell) forward[cell] = input[cell] = Time{-1};
-  }
+  constexpr explicit plan_results(plan_facts const& of) : facts(of), forward(of.cells(), Time{-1}), input(forward) {}
 
   /// When the inputs of `one` are on `rank`, or a negative time while one of them is missing. `hop` is what a message
   /// between two ranks takes.
@@ -47,7 +45,7 @@ template <class Time> struct plan_results {
   }
 
 private:
-  constexpr bool take(Time& latest, plan_array<Time> const& from, int rank, int stage, int microbatch,
+  constexpr bool take(Time& latest, sequence<Time> const& from, int rank, int stage, int microbatch,
                       Time hop) const {
     Time at = from[facts.cell(stage, microbatch)];
     if (at < Time{0}) return false;
@@ -79,8 +77,8 @@ public:
 
 private:
   int ranks_;
-  plan_array<int> items_;
-  plan_array<bool> queued_;
+  sequence<int> items_;
+  sequence<bool> queued_;
   int head_ = 0, count_ = 0;
 };
 
@@ -91,8 +89,8 @@ private:
 /// nothing.
 template <class Time> constexpr plan_times<Time> replay(plan const& of, auto&& duration, Time hop = Time{0}) {
   plan_facts const& facts = of.facts();
-  plan_times<Time> result{detail::plan_array<Time>(of.size()), detail::plan_array<Time>(of.size()),
-                          detail::plan_array<long>(facts.ranks)};
+  plan_times<Time> result{detail::sequence<Time>(of.size()), detail::sequence<Time>(of.size()),
+                          detail::sequence<long>(facts.ranks)};
   detail::plan_results<Time> results(facts);
   detail::rank_queue waiting(facts.ranks);
   long ran = 0;

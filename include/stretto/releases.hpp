@@ -3,7 +3,6 @@
 #include <stretto/check.hpp>
 
 #include <bit>
-#include <vector>
 
 /// Where storage goes back. The program knows the last reader of everything, so nothing has to be watched while it runs.
 namespace stretto {
@@ -31,40 +30,36 @@ class release_planner {
     bool operator()(int group, int cell) const { return call != nullptr && call(of, group, cell); }
   };
 
-  std::vector<release> plan() { return plan({nullptr, nullptr}); }
-  std::vector<release> plan(cells_left_out skip) {
+  detail::sequence<release> plan() { return plan({nullptr, nullptr}); }
+  detail::sequence<release> plan(cells_left_out skip) {
     collect(skip);
     detail::clocks clock(ops_, count_);
-    std::vector<release> found;
-    std::vector<std::vector<life>> waiting(lane_count);
+    detail::sequence<release> found;
+    detail::sequence<life> waiting;
     for (int i = 0; i < count_; ++i) {
       op const& o = ops_[i];
       clock.enter(i);
       for (int w : o.wait)
         if (w >= 0) clock.wait(i, w);
       clock.leave(i);
-      // Writing over a place gives back what lay there: by then its readers have been seen, or it would be a race.
-      for (std::vector<life>& lane : waiting)
-        std::erase_if(lane, [&o](life const& l) { return writes(o, l.group, l.cell); });
-      std::vector<life>& mine = waiting[static_cast<unsigned>(detail::index_of(o.on))];
-      for (life const& l : ending_[static_cast<unsigned>(i)])
-        waiting[static_cast<unsigned>(detail::index_of(l.owner))].push_back(l);
-      // Behind a message nothing of ours runs: what it was the last to touch waits for an op that has seen it.
-      if (o.is_message()) continue;
-      std::size_t kept = 0;
-      for (life const& l : mine) {
-        bool known = true;
-        for (int reader : l.last)
-          if (reader >= 0 && !clock.has_seen(i, reader)) known = false;
+      unsigned long const before = waiting.size();
+      for (long k = begin_[i]; k < begin_[i + 1]; ++k) waiting.push_back(ending_[k]);
+      long kept = 0;
+      for (unsigned long at = 0; at < waiting.size(); ++at) {
+        life const l = waiting[at];
+        // Writing over a place gives back what lay there: by then its readers have been seen, or it would be a race.
+        if (at < before && writes(o, l.group, l.cell)) continue;
+        // Behind a message nothing of ours runs: what it was the last to touch waits for an op that has seen it.
+        bool known = l.owner == o.on && !o.is_message();
+        for (int reader : l.last) known = known && (reader < 0 || clock.has_seen(i, reader));
         if (known)
           found.push_back({i, l.group, l.cell});
         else
-          mine[kept++] = l;
+          waiting[kept++] = l;
       }
-      mine.resize(kept);
+      waiting.shrink(kept);
     }
-    for (std::vector<life> const& lane : waiting)
-      for (life const& l : lane) found.push_back({count_, l.group, l.cell});
+    for (life const& l : waiting) found.push_back({count_, l.group, l.cell});
     return found;
   }
 
@@ -84,22 +79,21 @@ class release_planner {
   };
 
   void collect(cells_left_out skip) {
-    ending_.assign(static_cast<unsigned>(count_), {});
-    constexpr unsigned places = cells::count, chains = max_carried;
-    std::vector<life> now(static_cast<unsigned>(groups_) * places);
+    constexpr int places = cells::count, chains = max_carried;
+    detail::sequence<life> now(groups_ * 1L * places), closed;
     // A carried value lives on under the name that the layer behind has for it.
-    std::vector<life*> chain_value(static_cast<unsigned>(groups_) * chains);
-    for (unsigned at = 0; at < chain_value.size(); ++at) chain_value[at] = &now[at / chains * places + at % chains];
+    detail::sequence<life*> chain_value(groups_ * 1L * chains);
+    for (unsigned long at = 0; at < chain_value.size(); ++at) chain_value[at] = &now[at / chains * places + at % chains];
+    begin_ = detail::sequence<long>(count_ + 2L);
     auto close = [&](life& l) {
-      if (l.open && !l.cleared) ending_[static_cast<unsigned>(l.end)].push_back(l);
+      if (l.open && !l.cleared) closed.push_back(l), ++begin_[l.end + 2];
       l = life{};
     };
     auto touch = [&](int i, int group, cell_set set, int how) {
       for (; set != 0; set &= set - 1) {
         int const cell = std::countr_zero(set);
         if (cell >= cells::first_boundary || skip(group, cell)) continue;
-        unsigned const g = static_cast<unsigned>(group), c = static_cast<unsigned>(cell);
-        life& l = cells::is_chain_value(cell) ? *chain_value[g * chains + c] : now[g * places + c];
+        life& l = cells::is_chain_value(cell) ? *chain_value[group * 1L * chains + cell] : now[group * 1L * places + cell];
         if (how == 1) {
           close(l);
           l.open = true;
@@ -117,9 +111,8 @@ class release_planner {
     for (int i = 0; i < count_; ++i) {
       cell_access const& a = ops_[i].touches;
       for (cell_set set = a.carries; set != 0; set &= set - 1) {
-        unsigned const c = static_cast<unsigned>(std::countr_zero(set));
-        chain_value[static_cast<unsigned>(ops_[i].next_group) * chains + c] =
-            chain_value[static_cast<unsigned>(ops_[i].group) * chains + c];
+        long const chain = std::countr_zero(set);
+        chain_value[ops_[i].next_group * chains + chain] = chain_value[ops_[i].group * chains + chain];
       }
       touch(i, ops_[i].group, a.reads, 0);
       touch(i, ops_[i].next_group, a.next_reads, 0);
@@ -129,11 +122,16 @@ class release_planner {
       touch(i, ops_[i].next_group, a.next_clears, 2);
     }
     for (life& l : now) close(l);
+    // Sorted by row, those of one row in the order in which they ended.
+    for (int i = 0; i <= count_; ++i) begin_[i + 1] += begin_[i];
+    ending_ = detail::sequence<life>(static_cast<long>(closed.size()));
+    for (life const& l : closed) ending_[begin_[l.end + 1]++] = l;
   }
 
   op const* ops_;
   int count_, groups_;
-  std::vector<std::vector<life>> ending_;  ///< by the row that touched them last
+  detail::sequence<life> ending_;  ///< by the row that touched them last
+  detail::sequence<long> begin_;   ///< of each row
 };
 
 }  // namespace v0

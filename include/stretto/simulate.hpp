@@ -78,7 +78,7 @@ public:
 
 private:
   plan_times<double> times_;
-  detail::plan_array<rank_report> ranks_;
+  detail::sequence<rank_report> ranks_;
   double ideal_ = 0;
 };
 

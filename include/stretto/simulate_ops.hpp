@@ -73,7 +73,7 @@ std::vector<std::vector<op_times>> simulate_ops(plan_facts const& facts, std::ve
   for (bool moved = true; moved;) {
     moved = false;
     for (std::size_t r = 0; r < ranks.size(); ++r) {
-      std::vector<op> const& ops = ranks[r].ops;
+      auto const& ops = ranks[r].ops;
       for (; next[r] < ops.size(); ++next[r], moved = true) {
         op const& o = ops[next[r]];
         double& free = lane_free[r][static_cast<unsigned>(o.on)];

@@ -4,134 +4,132 @@
 #include <stretto/layout.hpp>
 #include <stretto/slot.hpp>
 
-#include <tuple>
-#include <type_traits>
-#include <vector>
-
 namespace stretto {
 inline namespace v0 {
+
+namespace detail {
+
+template <class Model, int K, class Tensors> struct slots_of_type {
+  sequence<slot<Model, K, Tensors>> slots;
+};
+template <class Model, class Tensors, class Types> struct slots_of_types;
+template <class Model, class Tensors, int... K>
+struct slots_of_types<Model, Tensors, std::integer_sequence<int, K...>> : slots_of_type<Model, K, Tensors>... {};
+
+}  // namespace detail
 
 /// The states of all layers of a rank for all microbatches in flight, made once and addressed by (point of the chain,
 /// slot). The states of the layers lie where they read; where a chunk ends at another rank lies a boundary alone.
 template <class Model, class Tensors> class state_store {
   using tensor = typename Tensors::tensor;
-  template <class Sequence> struct storage_of;
-  template <int... K> struct storage_of<std::integer_sequence<int, K...>> {
-    using type = std::tuple<std::vector<slot<Model, K, Tensors>>...>;
-  };
   using types = std::make_integer_sequence<int, Model::count>;
   struct arrival {
     tensor value[max_carried] = {};
   };
+  /// A state, and what lies in it if it is one of a layer.
+  struct place {
+    boundary<tensor>* state = nullptr;
+    block_facts const* facts = nullptr;
+    tensor* root = nullptr;
+    tensor* leaf_gradient = nullptr;
+  };
 
  public:
   state_store(layer_list<Model>& layers, chain_layout const& layout, int slots)
-      : layers_(layers), layout_(layout), slots_(slots) {
+      : layers_(layers),
+        layout_(layout),
+        slots_(slots),
+        ends_(slots * 1L * layout.points()),
+        received_(slots * 1L * layout.chunks()),
+        places_(slots * 1L * layout.points()) {
     make(types{});
+    join();
   }
   state_store(state_store const&) = delete;
   state_store& operator=(state_store const&) = delete;
 
-  boundary<tensor>& at(int point, int slot) { return *places_[static_cast<unsigned>(slot * layout_.points() + point)]; }
-  /// The phases of a layer, as the body of its block type casts them back.
-  void* phases(int layer) { return phases_[static_cast<unsigned>(layer)]; }
+  boundary<tensor>& at(int point, int slot) { return *place_at(point, slot).state; }
   /// Where the activation for a chunk comes in from another rank.
-  tensor* received(int chunk, int slot) {
-    return received_[static_cast<unsigned>(slot * layout_.chunks() + chunk)].value;
-  }
+  tensor* received(int chunk, int slot) { return received_[slot * layout_.chunks() + chunk].value; }
 
   /// The tensor in a cell of the group at (point, slot). A value that this rank made is asked for its place in the graph
   /// until its writer's backward; one that came in lives on in its reader.
   detail::give_back<tensor> place_of(int point, int slot, int cell) {
-    boundary<tensor>& here = at(point, slot);
+    place const& here = place_at(point, slot);
     if (cells::is_chain_value(cell)) {
-      tensor* const value = const_cast<tensor*>(here.value[cell]);
+      tensor* const value = const_cast<tensor*>(here.state->value[cell]);
       bool arrived = false;
       for (arrival& a : received_)
         for (tensor& t : a.value) arrived |= &t == value;
       return {value, !arrived};
     }
-    if (cells::is_chain_gradient(cell)) return {&here.gradient[cell - cells::first_chain_gradient], false};
-    return inside(point, here, cell, types{});
+    if (cells::is_chain_gradient(cell)) return {&here.state->gradient[cell - cells::first_chain_gradient], false};
+    if (cells::is_root(cell)) return {here.root + (cell - cells::first_root), true};
+    return {here.leaf_gradient + (cell - cells::first_leaf_gradient), false};
   }
 
   /// Empties every state where it lies, as after a step that ended early.
-  void give_back() { empty(types{}); }
+  void give_back() {
+    empty(types{});
+    join();
+  }
 
  private:
-  template <int... K>
-  detail::give_back<tensor> inside(int point, boundary<tensor>& here, int cell, std::integer_sequence<int, K...>) {
-    int type = -1;
-    for (int l = 0; l < layers_.size(); ++l)
-      if (layout_.point(l) == point) type = layers_[l].type;
-    detail::give_back<tensor> found{};
-    auto look = [&]<int Type>(std::integral_constant<int, Type>) {
-      auto& state = static_cast<slot<Model, Type, Tensors>&>(here);
-      found = cells::is_root(cell) ? detail::give_back<tensor>{&state.root[cell - cells::first_root], true}
-                                   : detail::give_back<tensor>{&state.leaf_gradient[cell - cells::first_leaf_gradient], false};
-    };
-    ((type == K ? look(std::integral_constant<int, K>{}) : void()), ...);
-    return found;
-  }
+  place& place_at(int point, int slot) { return places_[slot * layout_.points() + point]; }
+  template <int K> auto& slots_of() { return static_cast<detail::slots_of_type<Model, K, Tensors>&>(storage_).slots; }
+
   template <int... K> void make(std::integer_sequence<int, K...>) {
-    unsigned const n = static_cast<unsigned>(slots_), points = static_cast<unsigned>(layout_.points());
-    ((std::get<K>(storage_) = std::vector<slot<Model, K, Tensors>>(n * layers_.template of_type<K>().size())), ...);
-    ends_ = std::vector<boundary<tensor>>(n * points);
-    received_ = std::vector<arrival>(n * static_cast<unsigned>(layout_.chunks()));
-    join(std::integer_sequence<int, K...>{});
+    for (long i = 0; i < slots_ * 1L * layout_.points(); ++i) places_[i].state = &ends_[i];
+    (make_of_type<K>(), ...);
+  }
+  template <int K> void make_of_type() {
+    auto& all = slots_of<K>();
+    all = detail::sequence<slot<Model, K, Tensors>>(slots_ * 1L * layers_.count(K));
+    long next = 0;
+    for (int s = 0; s < slots_; ++s)
+      for (int l = 0; l < layers_.size(); ++l)
+        if (layers_[l].type == K) {
+          slot<Model, K, Tensors>& state = all[next++];
+          place_at(layout_.point(l), s) = {&state, &dataflow_of<typename Model::template block<K>>::value, state.root,
+                                           state.leaf_gradient};
+        }
   }
   template <int... K> void empty(std::integer_sequence<int, K...>) {
-    auto const each_of = [](auto& states) {
-      // A named type, since a list could stand for too much where tensors are at::Tensor.
-      for (auto& state : states) state = std::remove_reference_t<decltype(state)>();
-    };
-    (each_of(std::get<K>(storage_)), ...);
-    each_of(ends_);
-    each_of(received_);
-    join(std::integer_sequence<int, K...>{});
+    (empty_each(slots_of<K>()), ...);
+    empty_each(ends_);
+    empty_each(received_);
   }
-  /// Tells everyone where its neighbours are.
-  template <int... K> void join(std::integer_sequence<int, K...>) {
-    unsigned const n = static_cast<unsigned>(slots_), points = static_cast<unsigned>(layout_.points());
-    places_.assign(n * points, nullptr);
-    phases_.assign(static_cast<unsigned>(layers_.size()), nullptr);
-    for (unsigned i = 0; i < n * points; ++i) places_[i] = &ends_[i];
+  template <class State> static void empty_each(detail::sequence<State>& states) {
+    // A named type, since a list could stand for too much where tensors are at::Tensor.
+    for (State& state : states) state = State();
+  }
+  /// Tells everyone where its neighbours are: a layer reads where the one before writes, or what that one carries. Layers
+  /// come in order.
+  void join() {
+    chain_facts const& chain = chain_of<Model>::value;
     for (int s = 0; s < slots_; ++s) {
-      for (int l = 0; l < layers_.size(); ++l) ((layers_[l].type == K ? place<K>(l, s) : void()), ...);
       for (int c = 0; c < layout_.chunks(); ++c)
         if (layout_.chunk(c).from >= 0)
-          for (int v = 0; v < chain_of<Model>::value.count; ++v)
-            at(layout_.chunk(c).begin, s).value[v] = &received(c, s)[v];
-      for (int l = 0; l < layers_.size(); ++l) ((layers_[l].type == K ? hand_over<K>(l, s) : void()), ...);
+          for (int v = 0; v < chain.count; ++v) at(layout_.chunk(c).begin, s).value[v] = &received(c, s)[v];
+      for (int l = 0; l < layers_.size(); ++l) {
+        place const& here = place_at(layout_.point(l), s);
+        block_facts const& f = *here.facts;
+        boundary<tensor>& next = at(layout_.next_point(l), s);
+        for (int v = 0; v < f.roots; ++v)
+          if (int const c = chain.find(f.root[v]); c >= 0 && f.root_is_output[v]) next.value[c] = here.root + v;
+        for (int i = 0; i < f.inputs; ++i)
+          if (int const c = chain.find(f.input[i]); c >= 0 && f.input_is_carried[i]) next.value[c] = here.state->value[c];
+      }
     }
-  }
-  template <int K> void place(int l, int s) {
-    auto& same = layers_.template of_type<K>();
-    unsigned const index = static_cast<unsigned>(layers_[l].index);
-    phases_[static_cast<unsigned>(l)] = &same[index];
-    places_[static_cast<unsigned>(s * layout_.points() + layout_.point(l))] =
-        &std::get<K>(storage_)[static_cast<unsigned>(s) * same.size() + index];
-  }
-  /// The layer behind reads where this one writes, or reads itself what it carries. Layers come in order.
-  template <int K> void hand_over(int l, int s) {
-    constexpr block_facts const& f = dataflow_of<typename Model::template block<K>>::value;
-    auto& state = static_cast<slot<Model, K, Tensors>&>(at(layout_.point(l), s));
-    for (int v = 0; v < f.roots; ++v)
-      if (int const c = chain_of<Model>::value.find(f.root[v]); c >= 0 && f.root_is_output[v])
-        at(layout_.next_point(l), s).value[c] = &state.root[v];
-    for (int i = 0; i < f.inputs; ++i)
-      if (int const c = chain_of<Model>::value.find(f.input[i]); f.input_is_carried[i])
-        at(layout_.next_point(l), s).value[c] = state.value[c];
   }
 
   layer_list<Model>& layers_;
   chain_layout const& layout_;
   int slots_;
-  typename storage_of<types>::type storage_;
-  std::vector<boundary<tensor>> ends_;
-  std::vector<arrival> received_;
-  std::vector<boundary<tensor>*> places_;
-  std::vector<void*> phases_;
+  detail::slots_of_types<Model, Tensors, types> storage_;
+  detail::sequence<boundary<tensor>> ends_;
+  detail::sequence<arrival> received_;
+  detail::sequence<place> places_;
 };
 
 }  // namespace v0

@@ -3,7 +3,6 @@
 #include <stretto/adapter.hpp>
 #include <stretto/plan_messages.hpp>
 
-#include <vector>
 
 /// From the list of a rank to the bodies that run: which layer meets which, and where a microbatch keeps its state.
 namespace stretto {
@@ -52,33 +51,32 @@ constexpr void for_each_body(call const& c, Layers const& layers, Pairs&& pairs,
 class slot_ring {
  public:
   slot_ring(int microbatches, int chunks)
-      : slot_(static_cast<unsigned>(microbatches), -1), left_(static_cast<unsigned>(microbatches), chunks) {}
+      : slot_(microbatches, -1), left_(microbatches, chunks) {}
 
   int take(int microbatch) {
-    int& s = slot_[static_cast<unsigned>(microbatch)];
+    int& s = slot_[microbatch];
     if (s >= 0) return s;
     s = 0;
-    while (s < size() && taken_[static_cast<unsigned>(s)] != 0) ++s;
+    while (s < size() && taken_[s] != 0) ++s;
     if (s == size()) taken_.push_back(0);
-    taken_[static_cast<unsigned>(s)] = 1;
+    taken_[s] = 1;
     return s;
   }
   /// A chunk has run its last pass of this microbatch.
   void finish_chunk(int microbatch) {
-    unsigned const m = static_cast<unsigned>(microbatch);
-    if (--left_[m] == 0) taken_[static_cast<unsigned>(slot_[m])] = 0;
+    if (--left_[microbatch] == 0) taken_[slot_[microbatch]] = 0;
   }
   /// How many microbatches are in flight at once, at most.
   int size() const { return static_cast<int>(taken_.size()); }
 
  private:
-  std::vector<int> slot_, left_;
-  std::vector<char> taken_;
+  detail::sequence<int> slot_, left_;
+  detail::sequence<char> taken_;
 };
 
 /// What one rank runs and receives, and how many slots that takes.
 struct placed_steps {
-  std::vector<placed_step> steps;
+  detail::sequence<placed_step> steps;
   int slots = 0;
 };
 
@@ -86,7 +84,7 @@ struct placed_steps {
 inline placed_steps place_steps(plan const& of, plan_steps const& lists, int rank) {
   plan_facts const& facts = of.facts();
   placed_steps placed;
-  placed.steps.reserve(static_cast<unsigned long>(lists.size(rank)));
+  placed.steps.reserve(lists.size(rank));
   slot_ring ring(facts.microbatches, facts.chunks);
   for (long i = 0; i < lists.size(rank); ++i) {
     plan_step const& step = lists.steps(rank)[i];

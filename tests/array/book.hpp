@@ -132,7 +132,7 @@ private:
   chain_layout layout_;
 
 public:
-  std::vector<release> releases;
+  detail::sequence<release> releases;
 
 private:
   std::vector<std::size_t> live_, chain_bytes_;
@@ -151,7 +151,7 @@ inline bool touches(op const& o, release const& r, bool only_writes) {
   cell_set const next = o.touches.next_writes | (only_writes ? 0 : o.touches.next_reads);
   return (o.group == r.group && (own & bit) != 0) || (o.next_group == r.group && (next & bit) != 0);
 }
-inline release_counts count_releases(flat_table const& table, std::vector<release> const& releases) {
+inline release_counts count_releases(flat_table const& table, detail::sequence<release> const& releases) {
   int const rows = static_cast<int>(table.ops.size());
   op const* const ops = table.ops.data();
   detail::clocks clocks(ops, rows);
@@ -192,7 +192,7 @@ using Model = Network::model;
 struct watched_step {
   std::vector<std::size_t> measured, expected; ///< after each row, parameters left out
   std::size_t peak = 0, left = 0;
-  std::vector<release> planned;
+  detail::sequence<release> planned;
   release_counts releases;
   flat_table table;
   std::string problem;
@@ -220,7 +220,7 @@ watched_step watch(host::group& group, int rank, std::string const& picture, int
   found.planned = expected.releases;
   found.releases = count_releases(run.table(), expected.releases);
   // A release of the ledger that comes late, to see that it shows.
-  if (delay > 0) expected.releases.at(expected.releases.size() / 2).row += delay;
+  if (delay > 0) expected.releases[expected.releases.size() / 2].row += delay;
   int row = 0;
   lanes.after = [&] {
     found.measured.push_back(arrays.memory().live() - parameters);

@@ -107,8 +107,8 @@ TEST_CASE("storage goes back as early as its lane can know", "[array][memory][me
       CHECK(found.at_drain <= (has_experts ? 5 : 0));
       for (release const& r : step.planned) {
         if (r.row < static_cast<int>(step.table.ops.size())) continue;
-        auto const last = std::find_if(step.table.ops.rbegin(), step.table.ops.rend(),
-                                       [&r](op const& o) { return touches(o, r, true); });
+        op const* last = step.table.ops.end() - 1;
+        while (last != step.table.ops.begin() && !touches(*last, r, true)) --last;
         CHECK(last->on == lane::comm);
         CHECK(last->microbatch == 5);
       }

@@ -38,7 +38,7 @@ step lower(plan made, policy how, stage_types const& types) {
   return result;
 }
 
-std::vector<release> releases_of(step const& of, int rank) {
+detail::sequence<release> releases_of(step const& of, int rank) {
   auto const at = static_cast<std::size_t>(rank);
   chain_layout const layout(of.all.facts(), rank, of.shapes[at]);
   return plan_releases<SplitStep>(of.tables[at], layout, of.shapes[at]);

@@ -27,7 +27,7 @@ struct step {
 /// Policies other than `split` know MoE layers only.
 step lower(stretto::plan plan, policy how, stage_types const& types);
 
-std::vector<stretto::release> releases_of(step const& of, int rank);
+stretto::detail::sequence<stretto::release> releases_of(step const& of, int rank);
 
 /// `layers` MoE layers on every stage and nothing else.
 stage_types only_moe(int layers);

@@ -17,7 +17,7 @@
 using namespace stretto;
 using lowered::policy, sim::transport, sim::trouble;
 using Model = plan_program::MixedModel;
-using releases = std::vector<std::vector<release>>; ///< by rank
+using releases = std::vector<detail::sequence<release>>; ///< by rank
 
 namespace {
 
@@ -228,7 +228,7 @@ namespace {
 struct live_tensors {
   int most = 0, left = 0;
 };
-live_tensors count_live(flat_table const& table, std::vector<release> const& freed) {
+live_tensors count_live(flat_table const& table, detail::sequence<release> const& freed) {
   std::set<std::pair<int, int>> live;
   live_tensors found;
   auto next = freed.begin();
@@ -294,7 +294,7 @@ TEST_CASE(
   lowered::step const step = lowered::lower(proved_plan<DualPipeV>(2, 6), policy::split, [](int stage) {
     return std::vector<int>(stage == 3 ? 3U : 2U, lowered::moe);
   });
-  std::vector<op> const& ops = step.tables[0].ops;
+  std::vector<op> const ops(step.tables[0].ops.begin(), step.tables[0].ops.end());
   // The pair of F of a microbatch on chunk 0 and B of another one on chunk 1, in the steady state.
   auto const last = std::find_if(ops.rbegin(), ops.rend(), [&](op const& o) {
     return o.chunk == 0 && !o.is_message() && o.is_forward() && o.layer == 1 && o.node == 3;

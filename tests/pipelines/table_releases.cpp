@@ -67,7 +67,7 @@ void check_releases(lowered::step const& step, int rank, counts& count) {
   auto const all = static_cast<long>(table.ops.size());
   lowered::before const before(table);
   auto const uses = lowered::uses_of(table);
-  std::vector<release> const given = lowered::releases_of(step, rank);
+  detail::sequence<release> const given = lowered::releases_of(step, rank);
   // The layer that keeps its values at each point of the chain; none at the ends.
   chain_layout const layout(step.all.facts(), rank, step.shapes[static_cast<std::size_t>(rank)]);
   std::vector<int> types(static_cast<std::size_t>(layout.points()), -1);

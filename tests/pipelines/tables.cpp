@@ -120,7 +120,8 @@ bool objected(lowered::step const& of) {
 
 /// Takes row `row` out; waits for it become none, later rows move up.
 void erase_row(flat_table& table, int row) {
-  table.ops.erase(table.ops.begin() + row);
+  std::move(table.ops.begin() + row + 1, table.ops.end(), table.ops.begin() + row);
+  table.ops.shrink(static_cast<long>(table.ops.size()) - 1);
   for (op& o : table.ops) {
     for (int& w : o.wait) {
       if (w == row)

@@ -6,6 +6,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <algorithm>
+
 using namespace stretto;
 using toy::hidden, toy::residual, toy::tokens, toy::expert_in, toy::parameter;
 
@@ -124,9 +126,9 @@ TEST_CASE("the table knows an alias by the storage behind it", "[aliases]") {
   plan const all = proved_plan<Step::rank_plan>(1, 2, 0);
   chain_layout const layout(all.facts(), 0, net.ranks[0]);
   flat_table const table = lower<Step>(place_steps(all, lower_messages(all), 0), net.ranks[0], layout).table;
-  std::vector<release> const releases = plan_releases<Step>(table, layout, net.ranks[0]);
+  detail::sequence<release> const releases = plan_releases<Step>(table, layout, net.ranks[0]);
   int const count = static_cast<int>(table.ops.size());
-  auto const found = [&](std::vector<release> const& changed) {
+  auto const found = [&](detail::sequence<release> const& changed) {
     return check_releases(table.ops.data(), count, table.groups, table.layers, changed);
   };
   CHECK_FALSE(found(releases));
@@ -135,9 +137,9 @@ TEST_CASE("the table knows an alias by the storage behind it", "[aliases]") {
     if (o.what != pass::forward || o.touches.aliases != cells::root(x)) continue;
     // The input goes back behind its last reader of that name, on the other lane; and the output is no storage.
     for (int const v : {t, x}) {
-      std::vector<release> early = releases;
-      std::erase_if(early,
-                    [&](release const& r) { return r.group == o.group && r.cell == cells::first_root + v; });
+      detail::sequence<release> early = releases;
+      auto const changed = [&](release const& r) { return r.group == o.group && r.cell == cells::first_root + v; };
+      early.shrink(std::remove_if(early.begin(), early.end(), changed) - early.begin());
       early.push_back({row, o.group, cells::first_root + v});
       diagnosis const wrong = found(early);
       CHECK(wrong.what == (v == x ? fault::read_after_release : fault::race));

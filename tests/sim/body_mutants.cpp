@@ -82,7 +82,7 @@ private:
   static rank_step rows_of_draft(detail::draft const& from) {
     rank_step rows;
     rows.table.groups = detail::body_groups, rows.table.layers = 2;
-    rows.table.ops.assign(from.ops, from.ops + from.count);
+    rows.table.ops = detail::sequence<op>(from.ops, from.ops + from.count);
     return rows;
   }
 

@@ -42,6 +42,13 @@ template <class Place> void renumber(rank_step& of, Place&& place) {
       if (w >= 0) w = place(w);
 }
 
+/// Changes the rows as a vector.
+template <class Change> void change_rows(rank_step& of, Change&& change) {
+  std::vector<op> rows(of.table.ops.begin(), of.table.ops.end());
+  change(rows);
+  of.table.ops = detail::sequence<op>(rows.data(), rows.data() + rows.size());
+}
+
 /// What went back behind the row goes back behind the one before it on its lane.
 inline void erase_row(rank_step& of, int row) {
   int const before = previous_on_lane(of, row), count = rows_of(of);
@@ -53,7 +60,7 @@ inline void erase_row(rank_step& of, int row) {
     else if (r.row == count)
       r.row = count - 1;
   }
-  of.table.ops.erase(of.table.ops.begin() + row);
+  change_rows(of, [row](std::vector<op>& rows) { rows.erase(rows.begin() + row); });
   renumber(of, [row](int w) { return w == row ? -1 : w > row ? w - 1 : w; });
 }
 /// Moves a row to another place; what lies between moves by one.
@@ -64,9 +71,11 @@ inline void move_row(rank_step& of, int from, int to) {
     if (to < from && row >= to && row < from) return row + 1;
     return row;
   };
-  op const moved = row_of(of, from);
-  of.table.ops.erase(of.table.ops.begin() + from);
-  of.table.ops.insert(of.table.ops.begin() + to, moved);
+  change_rows(of, [from, to](std::vector<op>& rows) {
+    op const moved = rows[static_cast<std::size_t>(from)];
+    rows.erase(rows.begin() + from);
+    rows.insert(rows.begin() + to, moved);
+  });
   renumber(of, place);
   for (release& r : of.releases)
     if (r.row < rows_of(of)) r.row = place(r.row);
@@ -77,7 +86,7 @@ inline void double_row(rank_step& of, int row) {
   renumber(of, [row](int w) { return w > row ? w + 1 : w; });
   for (release& r : of.releases)
     if (r.row > row) ++r.row;
-  of.table.ops.insert(of.table.ops.begin() + row + 1, again);
+  change_rows(of, [&](std::vector<op>& rows) { rows.insert(rows.begin() + row + 1, again); });
 }
 
 /// Which rows come before which in every execution, over lanes and waits.
@@ -129,7 +138,7 @@ inline bool is_strictly_refused(rank_step of) {
   int const count = static_cast<int>(names.size());
   renumber(of, [count](int w) { return w + count; });
   for (release& r : of.releases) r.row += count;
-  of.table.ops.insert(of.table.ops.begin(), names.begin(), names.end());
+  change_rows(of, [&](std::vector<op>& rows) { rows.insert(rows.begin(), names.begin(), names.end()); });
   return !refusal_of(of);
 }
 

@@ -45,7 +45,7 @@ std::vector<policy_values> const& shipped_policies();
 /// The table of one rank, and where its storage goes back.
 struct rank_step {
   flat_table table;
-  std::vector<release> releases;
+  detail::sequence<release> releases;
 };
 
 /// A plan lowered on all ranks. `problem` is what its bodies are refused for before they have a table; then there are no

@@ -7,6 +7,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <algorithm>
 #include <bit>
 
 using namespace sim_test;
@@ -231,10 +232,11 @@ private:
       o.touches = accesses(f);
       o.touches.reads &= ~taken;
       // The gradient of another reader belongs to another lane; that is a mutation of its own.
-      if (moves)
-        std::erase_if(mutant.releases, [&](release const& r) {
-          return r.group == o.group && r.cell == cells::first_leaf_gradient + leaf;
-        });
+      auto const moved = [&](release const& r) {
+        return moves && r.group == o.group && r.cell == cells::first_leaf_gradient + leaf;
+      };
+      mutant.releases.shrink(std::remove_if(mutant.releases.begin(), mutant.releases.end(), moved) -
+                             mutant.releases.begin());
       if (o.node == f.node_of[f.leaf_phase[leaf]]) rows.push_back(i);
     }
     rows.resize((std::min)(rows.size(), std::size_t{6}));

@@ -389,8 +389,7 @@ template <class Model> class walker {
       st::slot<Model, K, tensors<number>> state;
       for (int c = 0; c < st::max_carried; ++c) state.value[c] = from.value[c];
       st::boundary<number> next{};
-      st::walk_forward<Model, K, tensors<number>>(net_.layers.template of_type<K>()[static_cast<unsigned>(at.index)], state,
-                                                  next, index, microbatch);
+      st::walk_forward<Model, K, tensors<number>>(net_.layers.template at<K>(index), state, next, index, microbatch);
       run(index + 1, microbatch, next);
     }
   }

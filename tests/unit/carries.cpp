@@ -3,6 +3,8 @@
 #include <stretto/adapters/host.hpp>
 #include <stretto/pipelines/zero_bubble_h1.hpp>
 
+#include <algorithm>
+
 using namespace stretto;
 using toy::hidden, toy::parameter, toy::MoeLayer;
 
@@ -249,12 +251,13 @@ TEST_CASE("the storage of a carried value goes back after its last reader, once"
   flat_table table = table_of<TwoStream1F1B, SplitDW>("EHPZ", 4);
   auto plan = [](flat_table const& of) {
     release_planner planner(of.ops.data(), static_cast<int>(of.ops.size()), of.groups);
-    std::vector<release> all = planner.plan();
+    detail::sequence<release> all = planner.plan();
     // The trunk's output, under the names of the layers that read it: points 1, 2, 3 of 5.
-    std::erase_if(all, [](release const& r) { return r.cell != 0 || r.group % 5 == 0; });
+    auto const other = [](release const& r) { return r.cell != 0 || r.group % 5 == 0; };
+    all.shrink(std::remove_if(all.begin(), all.end(), other) - all.begin());
     return all;
   };
-  std::vector<release> const planned = plan(table);
+  detail::sequence<release> const planned = plan(table);
   REQUIRE(planned.size() == 4);
   for (release const& r : planned) {
     CHECK(r.group % 5 == 1);
@@ -265,7 +268,7 @@ TEST_CASE("the storage of a carried value goes back after its last reader, once"
   // Without the alias it would go back too early, and the layers behind would find nothing.
   for (op& o : table.ops) o.touches.carries = 0;
   CHECK(table.check().what == fault::unwritten_read);
-  std::vector<release> const early = plan(table);
+  detail::sequence<release> const early = plan(table);
   REQUIRE(early.size() == planned.size());
   for (std::size_t i = 0; i < early.size(); ++i) CHECK(early[i].row < planned[i].row);
 }

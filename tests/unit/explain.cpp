@@ -33,7 +33,7 @@ TEST_CASE("a race is told with both ops, their blocks and what they meet in", "[
       broken.ops[i].wait[l] = -1;
       diagnosis const d = broken.check();
       if (d.what != fault::race) continue;
-      std::string const text = detail::explain<Split>(d, broken);
+      std::string const text = detail::explain<Split>(d, broken).str();
       INFO(text);
       CHECK(text.starts_with("stretto[E02]: an op touches a value that another lane uses"));
       CHECK(text.ends_with("; let the program derive the wait"));
@@ -68,7 +68,7 @@ TEST_CASE("order and lifetime are told with what is missing", "[explain]") {
         flat_table broken = table;
         std::swap(broken.ops[i].touches, broken.ops[j].touches);
         std::swap(broken.ops[i].what, broken.ops[j].what);
-        return detail::explain<Split>(broken.check(), broken);
+        return detail::explain<Split>(broken.check(), broken).str();
       }
     return std::string();
   };

@@ -154,7 +154,7 @@ TEST_CASE("each further pair of MoE layers adds 8 waits: 6 inside and 2 to the p
     CHECK(waits(longer, 6) - waits(longer, 5) - (waits(picture, 6) - waits(picture, 5)) == 8);
   }
   flat_table const table = table_of<S>("EMMMH", {.microbatches = 3});
-  std::vector<op> const& ops = table.ops;
+  auto const& ops = table.ops;
   // The forward of layer 2, microbatch 2, runs beside the backward of layer 2, microbatch 1.
   int inside = 0, outside = 0;
   for (op const& o : ops) {
