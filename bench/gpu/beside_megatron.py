@@ -10,8 +10,8 @@ stand for the shape. Of what rank 0 prints these are read, the first for each of
     ... params/rank BILLIONS B
     ... all-to-alls take MS ms
 
-Ways of train_moe are policies; POLICY+slots has slots of a fixed number (--capacity), POLICY+graph replays that as a graph, and with
-+processes behind either ranks are processes, not threads.
+Ways of train_moe are policies; POLICY+slots has slots of a fixed number (--capacity), POLICY+graph replays that as a graph; +processes: ranks
+are processes, not threads; +fast: with --attention fast, whose bits are not the same in every run.
 train_moe routes by its router as it is initialised, which is less even than a forced balance. A vocabulary of 256 makes the heads
 equal, since train_moe predicts bytes. Communication is what the all-to-alls of a serial step take, with the waits for the slower
 rank; peaks are of what a step makes, without parameters and gradients (of the other program 4 bytes a parameter are taken off).
@@ -98,8 +98,10 @@ def ours(given: argparse.Namespace, way: str, shape: dict, folder: str) -> dict:
     flags = [word for name, value in shape.items() for word in ("--" + name.replace("_", "-"), str(value))]
     if {"slots", "graph"} & set(extra):
         flags += ["--capacity", str(given.capacity)] + ["--graph"] * ("graph" in extra)
-    report, trace = pathlib.Path(folder, "run.json"), pathlib.Path(folder, "trace.json")
-    if policy == "serial" and "graph" not in extra:
+    if "fast" in extra:
+        flags += ["--attention", "fast"]
+    report, trace = pathlib.Path(folder, "run.json"), pathlib.Path(given.traces or folder, f"{way}.json")
+    if "graph" not in extra:
         flags += ["--trace", str(trace)]
     # So small a rate leaves the router where it began: the same routing in all steps.
     done = subprocess.run([*(shlex.split(given.launch) + [str(RANKS), "--"] if "processes" in extra else []), given.train_moe, "--text", given.text, "--device", "cuda", "--dtype", "bf16", "--ep", str(RANKS), "--policy", policy, "--steps",
@@ -109,7 +111,7 @@ def ours(given: argparse.Namespace, way: str, shape: dict, folder: str) -> dict:
         sys.exit(f"train_moe ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
     told = json.loads(report.read_text())
     return dict(ms=[1e3 * seconds for seconds in told["schedule_seconds"][given.warm_up:]], peak_gib=told["peak_bytes"] / RANKS / 2**30,
-                comm_ms=communication_of(json.loads(trace.read_text())) if "--trace" in flags else None)
+                comm_ms=communication_of(json.loads(trace.read_text())) if policy == "serial" and trace.exists() else None)
 
 
 def note(runs: dict[str, dict], way: str, found: dict) -> None:
@@ -150,7 +152,7 @@ def share(part: float, whole: float) -> str:
 def serial_of(way: str, runs: dict) -> str:
     """The serial step that is otherwise like it, as far as there is one."""
     like = "+".join(["serial", *way.split("+")[1:]])
-    return like if like in runs else "serial"
+    return next((each for each in (like, "serial", *runs) if each in runs and each.startswith("serial")), "serial")
 
 
 def table(path: str) -> str:
@@ -197,6 +199,7 @@ def main() -> None:
     arguments.add_argument("--text", default="/usr/include/c++")
     arguments.add_argument("--launch", default=f"sh {ROOT}/examples/launch.sh", metavar="COMMAND", help="takes a number of processes, -- and a program")
     arguments.add_argument("--more", default="--comm peer", metavar="FLAGS", help="for train_moe")
+    arguments.add_argument("--traces", metavar="FOLDER", help="keeps the last step of each way of train_moe")
     arguments.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="for one run of one program")
     arguments.add_argument("--json", type=pathlib.Path)
     given = arguments.parse_args()
