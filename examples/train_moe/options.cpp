@@ -193,8 +193,8 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
                "With --device cuda and --capacity: capture the second step as one CUDA graph and replay it in all "
                "later ones");
   flags.add("--attention", "NAME", "repeatable",
-            "With --device cuda: repeatable, or fast: gradients of long sequences are summed in any order, so that no two "
-            "runs give the same bits");
+            "With --device cuda: repeatable, or fast: gradients of long sequences are summed in any order, in less time and "
+            "more memory, and no two runs give the same bits");
   flags.add("--comm-ctas", "N", "",
             "With --comm nccl: multiprocessors that rows may take, a power of two; matrix products are told "
             "to take the others");

@@ -64,7 +64,7 @@ void check_against_cpu(differentiable const& of, tensors const& inputs, at::Scal
   auto const gpu = at::TensorOptions(at::kCUDA).dtype(type);
   auto const ours = differentiate(of, inputs, gpu), again = differentiate(of, inputs, gpu);
   auto const exact = differentiate(of, inputs, at::TensorOptions(at::kCPU).dtype(at::kDouble));
-  auto const rounding = type == at::kBFloat16 ? 1e-2 : 1e-5;
+  auto const rounding = type == at::kBFloat16 ? 2e-2 : 1e-5;
   check_near(ours.outputs, exact.outputs, rounding);
   check_near(ours.gradients, exact.gradients, rounding);
   for (std::size_t i = 0; i < ours.gradients.size(); ++i)
@@ -166,6 +166,6 @@ TEST_CASE("attention of long sequences", "[gpu]") {
   use_gpu_attention(attention_sums::any_order);
   auto const exact = differentiate(attended, inputs, at::TensorOptions(at::kCPU).dtype(at::kDouble));
   auto const fast = differentiate(attended, inputs, at::TensorOptions(at::kCUDA).dtype(at::kBFloat16));
-  check_near(fast.outputs, exact.outputs, 1e-2);
-  check_near(fast.gradients, exact.gradients, 1e-2);
+  check_near(fast.outputs, exact.outputs, 2e-2);
+  check_near(fast.gradients, exact.gradients, 2e-2);
 }
