@@ -195,7 +195,7 @@ constexpr plan_diagnosis check_plan(plan const& of) {
     if (plan_diagnosis const wrong = checker.census()) return wrong;
     if (plan_diagnosis const wrong = checker.order()) return wrong;
   }
-  auto const times = replay<int>(of, [](call const& one) { return unit_duration(one); });
+  auto const times = replay<int>(of, unit_duration);
   if (times.complete) return {};
   int rank = 0;
   while (times.done[rank] == of.size(rank)) ++rank;

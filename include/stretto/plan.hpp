@@ -91,18 +91,32 @@ private:
   detail::sequence<call> calls_;
 };
 
+namespace detail {
+
+/// Counts calls, and writes them down where there is room. One type, so that a pipeline is instantiated once.
+struct call_sink {
+  call* room = nullptr;
+  long count = 0;
+  constexpr void operator()(call one) {
+    if (room != nullptr) room[count] = one;
+    ++count;
+  }
+};
+
+} // namespace detail
+
 /// Lays out `Pipeline` for all ranks. The sizes must have passed `check_sizes`.
 template <pipeline Pipeline> constexpr plan lay_out(plan_facts const& facts) {
   detail::sequence<long> counts(facts.ranks);
   for (int rank = 0; rank < facts.ranks; ++rank) {
-    long count = 0;
-    Pipeline::run(facts.ranks, rank, facts.microbatches, facts.chunks, [&](call) { ++count; });
-    counts[rank] = count;
+    detail::call_sink counted;
+    Pipeline::run(facts.ranks, rank, facts.microbatches, facts.chunks, counted);
+    counts[rank] = counted.count;
   }
   plan result(facts, counts.data());
   for (int rank = 0; rank < facts.ranks; ++rank) {
-    call* next = result.calls(rank);
-    Pipeline::run(facts.ranks, rank, facts.microbatches, facts.chunks, [&](call one) { *next++ = one; });
+    detail::call_sink written{result.calls(rank)};
+    Pipeline::run(facts.ranks, rank, facts.microbatches, facts.chunks, written);
     result.set_bound(rank, peak_live<Pipeline>(facts.ranks, rank, facts.microbatches, facts.chunks));
   }
   return result;

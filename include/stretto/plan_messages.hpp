@@ -94,7 +94,7 @@ struct message_order {
 
   constexpr explicit message_order(plan const& of) : place(2 * of.facts().cells()) {
     plan_facts const& facts = of.facts();
-    auto const times = replay<int>(of, [](call const& one) { return unit_duration(one); });
+    auto const times = replay<int>(of, unit_duration);
     sequence<int> begin(times.makespan + 2L);
     auto const each = [&](auto&& sink) {
       for (int rank = 0; rank < facts.ranks; ++rank) {
