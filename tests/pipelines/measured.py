@@ -196,11 +196,13 @@ def check_refusals(plan: Plan) -> None:
 
 def check_page(plan: Plan) -> None:
     """The steps that the page draws were measured, and are drawn from what was measured."""
-    report = plan.report(str(PAGE / "step.json"), str(PAGE / "serial.json"))
-    assert report["ranks"] >= 2 and report["measured_makespan"] > 0
-    step, serial = (json.loads((PAGE / f"{name}.json").read_text()) for name in ("step", "serial"))
-    assert len({e["dur"] for e in step["traceEvents"] if e["ph"] == "X"}) > 50
-    check_costs(report, serial)
+    for prefix in ("", "gpus_"):
+        files = [PAGE / f"{prefix}{name}.json" for name in ("step", "serial")]
+        report = plan.report(*map(str, files))
+        assert report["ranks"] * report["expert_ranks"] >= 2 and report["measured_makespan"] > 0
+        step, serial = (json.loads(file.read_text()) for file in files)
+        assert len({e["dur"] for e in step["traceEvents"] if e["ph"] == "X"}) > 50
+        check_costs(report, serial)
 
 
 def check_costs(report: dict, serial: dict) -> None:

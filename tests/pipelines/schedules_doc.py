@@ -14,8 +14,9 @@ ROOT = pathlib.Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "schedules.md"
 PICTURES = ROOT / "docs" / "schedules"
 PAIR = ROOT / "docs" / "layer_pair.svg"
-MEASURED = PICTURES / "measured.svg"
-TRACES = ("docs/measured/step.json", "docs/measured/serial.json")
+# Pictures of measured steps, each with its step and the serial run that costs come from.
+MEASURED = {"measured": ("docs/measured/step.json", "docs/measured/serial.json"),
+            "measured_gpus": ("docs/measured/gpus_step.json", "docs/measured/gpus_serial.json")}
 INCLUDE = ROOT / "include" / "stretto"
 
 HEAD = """\
@@ -96,10 +97,23 @@ Two ranks on two cores ([the traces](measured), and [other pipelines](../bench/r
 ![a step of dual_pipe_v with 2 ranks, predicted and measured](schedules/measured.svg)
 
 ```
-{table}
+{measured}
 ```
 
-`--format text` draws the same with characters, `--json` reports it. The serial run splits every backward (`zero_bubble_h1` on one
+The same on two GPUs of one host (NVIDIA H200, NVLink; rows are pushed by copy engines), ops timed by events on their streams:
+
+    run="train_moe_cuda --text /usr/include/c++ --device cuda --comm peer --dtype bf16 --ep 2 --attention fast --lr 1e-12 --steps 6"
+    model="--layers 2 --hidden 4096 --heads 32 --ffn 4096 --experts 8 --top-k 2 --shared 0 --aux 0 --seq 4096 --batch 2 --microbatches 8"
+    $run $model --policy serial --trace serial.json
+    $run $model --policy two_stream_1f1b --trace step.json
+
+![a step of two_stream_1f1b on two GPUs, predicted and measured](schedules/measured_gpus.svg)
+
+```
+{measured_gpus}
+```
+
+`--format text` draws the same with characters, `--json` reports it. The first serial run splits every backward (`zero_bubble_h1` on one
 rank does), so that its costs serve pipelines that split and pipelines that do not. Traces of another model, of another size, or
 with other ops than their plan has are refused.
 """
@@ -284,8 +298,8 @@ def phases(program: str) -> str:
     return PHASES.format(compare=compare, layers=report["layers"], table="\n".join(rows))
 
 
-def measured(program: str, *more: str) -> str:
-    step, serial = TRACES
+def measured(program: str, which: str, *more: str) -> str:
+    step, serial = MEASURED[which]
     return subprocess.run([program, "--measured", step, "--costs", serial, *more], check=True, capture_output=True, text=True,
                           cwd=ROOT).stdout
 
@@ -307,9 +321,10 @@ def files(program: str) -> dict[pathlib.Path, str]:
     sections = [section(program, *one) for one in PIPELINES]
     pair = LAYER_PAIR.format(text=plan(program, "--layer", "split_dw").rstrip("\n"))
     page = "\n".join([HEAD, *sections, pair, comparison(program), phases(program),
-                      PREDICTED.format(table=measured(program).rstrip("\n")), cost_file(program), MESSAGES, policies(), REFUSED])
-    result = {PAGE: page, PAIR: plan(program, "--layer", "split_dw", "--format", "svg"),
-              MEASURED: measured(program, "--format", "svg")}
+                      PREDICTED.format(**{which: measured(program, which).rstrip("\n") for which in MEASURED}), cost_file(program), MESSAGES, policies(), REFUSED])
+    result = {PAGE: page, PAIR: plan(program, "--layer", "split_dw", "--format", "svg")}
+    for which in MEASURED:
+        result[PICTURES / f"{which}.svg"] = measured(program, which, "--format", "svg")
     for name, *_ in PIPELINES:
         sizes = ["--pipeline", name, "--ranks", "4", "--microbatches", "8"]
         result[PICTURES / f"{name}.svg"] = plan(program, *sizes, "--format", "svg")
