@@ -31,6 +31,8 @@ import subprocess
 import sys
 import tempfile
 
+import child
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 RANKS = 2
 SHAPES = {
@@ -61,7 +63,10 @@ def free_port() -> int:
 
 def other(given: argparse.Namespace, shape: dict, hooks: str) -> dict[str, dict]:
     """Of each way of the other program the milliseconds of a step, and its peak."""
-    words = [word.format(**shape, vocab=given.vocab) for word in shlex.split(given.other)]
+    try:
+        words = [word.format(**shape, vocab=given.vocab) for word in shlex.split(given.other)]
+    except (KeyError, IndexError, ValueError) as problem:
+        sys.exit(f"--other has {problem} in braces; these stand for the shape: {', '.join([*shape, 'vocab'])}")
     common = {**os.environ, "WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     if given.other_deterministic:
         pathlib.Path(hooks, "sitecustomize.py").write_text(DETERMINISTIC)
@@ -69,16 +74,16 @@ def other(given: argparse.Namespace, shape: dict, hooks: str) -> dict[str, dict]
     ranks = []
     try:
         for rank in range(RANKS):
-            ranks.append(subprocess.Popen(words, env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}, text=True, stderr=subprocess.STDOUT,
-                                          stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL))
+            ranks.append(child.start(words, env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}, stderr=subprocess.STDOUT,
+                                     stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL))
         said, _ = ranks[0].communicate(timeout=given.limit)
         for one in ranks[1:]:
             one.wait(timeout=given.limit)
+    except subprocess.TimeoutExpired:
+        sys.exit(f"the other program did not end within --limit {given.limit:g} s")
     finally:
         for one in ranks:
-            if one.poll() is None:
-                one.kill()
-                one.wait()
+            child.end(one)
     steps, parameters, communication = STEP.findall(said), PARAMETERS.search(said), COMMUNICATION.search(said)
     if not steps or any(one.returncode for one in ranks):
         sys.exit(f"the other program ended with {[one.returncode for one in ranks]} and told {len(steps)} ways to run a step:\n{said[-2000:]}")
@@ -104,9 +109,9 @@ def ours(given: argparse.Namespace, way: str, shape: dict, folder: str) -> dict:
     if "graph" not in extra:
         flags += ["--trace", str(trace)]
     # So small a rate leaves the router where it began: the same routing in all steps.
-    done = subprocess.run([*(shlex.split(given.launch) + [str(RANKS), "--"] if "processes" in extra else []), given.train_moe, "--text", given.text, "--device", "cuda", "--dtype", "bf16", "--ep", str(RANKS), "--policy", policy, "--steps",
+    done = child.run([*(shlex.split(given.launch) + [str(RANKS), "--"] if "processes" in extra else []), given.train_moe, "--text", given.text, "--device", "cuda", "--dtype", "bf16", "--ep", str(RANKS), "--policy", policy, "--steps",
                            str(given.steps + given.warm_up), "--lr", "1e-12", "--dense", "0", "--shared", "0", "--aux", "0", "--json", str(report), *flags,
-                           *shlex.split(given.more)], text=True, capture_output=True, timeout=given.limit)
+                           *shlex.split(given.more)], given.limit)
     if done.returncode:
         sys.exit(f"train_moe ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
     told = json.loads(report.read_text())

@@ -25,6 +25,8 @@ import sys
 import tempfile
 from collections.abc import Callable
 
+import child
+
 LAUNCH = pathlib.Path(__file__).resolve().parents[2] / "examples" / "launch.sh"
 MODELS = {
     "cuda": dict(layers=16, hidden=2048, heads=16, ffn=2048, experts=8, top_k=2, seq=4096, batch=1, microbatches=16, dtype="bf16"),
@@ -53,18 +55,22 @@ class Trainer:
         launch = ["sh", str(LAUNCH), *(["--share-gpu"] if given.share_gpu else []), str(ranks), "--"]
         command = [*([] if given.threads or ranks == 1 else launch), given.train_moe, *flags, *given.more.split()]
         # No program here has a use for NVLink multicast.
-        done = subprocess.run(command, env={"NCCL_NVLS_ENABLE": "0", **os.environ}, text=True, capture_output=True, timeout=given.limit)
+        done = child.run(command, given.limit, env={"NCCL_NVLS_ENABLE": "0", **os.environ})
         if done.returncode:
             sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stdout[-500:]}{done.stderr[-2000:]}")
+        if not results.exists():
+            sys.exit(f"{given.train_moe} ended well and wrote no results; --train-moe takes train_moe or train_moe_cuda")
         told = json.loads(results.read_text())
         told["ms"] = [1e3 * seconds for seconds in told["schedule_seconds"][given.warm_up:]]
         told["whole_ms"] = [1e3 * seconds for seconds in told["step_seconds"][given.warm_up:]]
-        told["exposed_ms"] = 1e3 * told["exposed_seconds"] / len(told["step_seconds"])
+        # Null where ops are not timed: on GPUs without a trace.
+        exposed = told["exposed_seconds"]
+        told["exposed_ms"] = None if exposed is None else 1e3 * exposed / len(told["step_seconds"])
         print(f"{pp} x {ep} ranks, {pipeline or 'no pipeline'}, {policy}: {statistics.median(told['ms']):.1f} ms", file=sys.stderr, flush=True)
         return told, trace
 
     def plan(self, *words: object) -> dict:
-        done = subprocess.run([self.given.plan, *map(str, words), "--json"], text=True, capture_output=True, timeout=self.given.limit)
+        done = child.run([self.given.plan, *map(str, words), "--json"], self.given.limit)
         if done.returncode:
             sys.exit(f"plan {' '.join(map(str, words))}: {done.stderr}")
         return json.loads(done.stdout)
@@ -72,6 +78,10 @@ class Trainer:
 
 def table(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)) + "\n"
+
+
+def exposed_of(told: dict) -> str:
+    return "-" if told["exposed_ms"] is None else f"{told['exposed_ms']:.2f}"
 
 
 def scaling(trainer: Trainer, counts: list[int], policies: list[str]) -> tuple[str, list[dict]]:
@@ -85,7 +95,7 @@ def scaling(trainer: Trainer, counts: list[int], policies: list[str]) -> tuple[s
             found.append(dict(gpus=count, policy=policy, step_ms=told["whole_ms"], tokens_per_second=count * each, exposed_ms=told["exposed_ms"],
                               of_the_first=each / alone[policy]))
             rows.append([str(count), policy, f"{middle:.1f}", f"{min(told['whole_ms']):.1f} .. {max(told['whole_ms']):.1f}",
-                         f"{count * each:,.0f}", f"{each / alone[policy]:.3f}", f"{told['exposed_ms']:.2f}"])
+                         f"{count * each:,.0f}", f"{each / alone[policy]:.3f}", exposed_of(told)])
     head = ["ranks", "policy", "step, ms", "least .. most", "tokens/s", f"a rank, to that with {counts[0]}", "exposed communication, ms"]
     return table(head, rows), found
 
@@ -117,7 +127,7 @@ def pipelines(trainer: Trainer, pp: int, ep: int, ways: list[str], serial: dict,
         of_first = [one["predicted_ms"] / first["predicted_ms"], middle / statistics.median(first["ms"])]
         rows.append([pipeline, policy, f"{one['predicted_ms']:.1f}", f"{middle:.1f}", f"{min(told['ms']):.1f} .. {max(told['ms']):.1f}",
                      f"{middle / one['predicted_ms']:.3f}", f"{one['compute']:.3f}", f"{of_first[0]:.3f}", f"{of_first[1]:.3f}",
-                     f"{of_first[1] / of_first[0]:.3f}", f"{told['exposed_ms']:.2f}"])
+                     f"{of_first[1] / of_first[0]:.3f}", exposed_of(told)])
         one["peak_bytes"] = told["process_peak_bytes"]
         save()
         if "a_layer" not in serial:

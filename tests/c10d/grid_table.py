@@ -37,6 +37,18 @@ def main() -> None:
         wrong = subprocess.run([sys.executable, str(GRID), *flags, "--set", "layers=3"], env=environment(), capture_output=True, text=True, timeout=60)
         assert wrong.returncode == 1 and wrong.stderr.startswith("layers=3 is no multiple of two chunks"), wrong
 
+        # Ranks that do not end in time are gone with the driver.
+        stuck = folder / "stuck"
+        stuck.write_text(f"#!/bin/sh\necho $$ >> {folder}/ids\nexec sleep 300\n")
+        stuck.chmod(0o755)
+        for program, limit, words in ((stuck, "4", "did not end within --limit 4 s"), ("/bin/true", "4", "wrote no results"),
+                                      (folder / "none", "4", "none")):
+            late = subprocess.run([sys.executable, str(GRID), "--train-moe", str(program), "--plan", plan, "--device", "cpu", "--ranks", "2",
+                                   "--grids", "", "--limit", limit], env=environment(), capture_output=True, text=True, timeout=60)
+            assert late.returncode != 0 and words in late.stderr and "Traceback" not in late.stderr, late
+        ids = (folder / "ids").read_text().split()
+        assert len(ids) == 2 and not any(pathlib.Path("/proc", one).exists() for one in ids), ids
+
 
 if __name__ == "__main__":
     main()
