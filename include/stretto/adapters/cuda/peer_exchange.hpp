@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stretto/adapter.hpp>
+#include <stretto/adapters/cuda/blocks.hpp>
 #include <stretto/adapters/cuda/call_counts.hpp>
 #include <stretto/adapters/cuda/capture.hpp>
 #include <stretto/adapters/cuda/exchange_options.hpp>
@@ -112,8 +113,8 @@ public:
     if (room_->is_broken) mend();
     try {
       auto& calls = room_->calls[++calls_ % 2];
-      place(send_rows, row_bytes, calls[me_].blocks);
-      place(receive_rows, row_bytes, calls[me_].places);
+      detail::place_blocks(send_rows, size_, row_bytes, calls[me_].blocks.data(), whose);
+      detail::place_blocks(receive_rows, size_, row_bytes, calls[me_].places.data(), whose);
       calls[me_].receive = static_cast<std::byte*>(receive);
       issue(static_cast<std::byte const*>(send), calls);
     } catch (...) {
@@ -123,6 +124,7 @@ public:
   }
 
 private:
+  static constexpr char const* whose = "peer_exchange";
   using calls_of_ranks = std::vector<detail::push_call>;
 
   void issue(std::byte const* out, calls_of_ranks& calls) {
@@ -133,7 +135,7 @@ private:
     std::size_t const own = mine.to(me_);
     if (own > 0) {
       mine.ready.wait(beside_.get());
-      copy(mine.receive + mine.places[me_], out + mine.blocks[me_], own, beside_.get());
+      detail::copy_bytes(mine.receive + mine.places[me_], out + mine.blocks[me_], own, beside_.get());
       own_copied_.record(beside_.get());
     }
     room_->posted.set(me_, calls_);
@@ -144,7 +146,7 @@ private:
     for (std::size_t const to : others_) {
       if (mine.to(to) == 0) continue;
       calls[to].ready.wait(here);
-      copy(calls[to].receive + calls[to].places[me_], out + mine.blocks[to], mine.to(to), here);
+      detail::copy_bytes(calls[to].receive + calls[to].places[me_], out + mine.blocks[to], mine.to(to), here);
     }
     mine.done.record(here);
     room_->issued.set(me_, calls_);
@@ -156,30 +158,13 @@ private:
     if (own > 0) own_copied_.wait(here);
   }
 
-  static void copy(void* to, void const* from, std::size_t bytes, cudaStream_t on) {
-    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, on), "cudaMemcpyAsync");
-  }
-
-  static void place(int const* rows, std::size_t row_bytes, std::vector<std::size_t>& to) {
-    for (std::size_t i = 0; i + 1 < to.size(); ++i) {
-      if (rows[i] < 0) throw std::invalid_argument("peer_exchange: a negative number of rows");
-      to[i + 1] = to[i] + static_cast<std::size_t>(rows[i]) * row_bytes;
-    }
-  }
-
   void require_fit(detail::push_call const& mine, detail::push_call const& theirs, std::size_t other) const {
     if (mine.capture != theirs.capture)
       throw std::logic_error("peer_exchange: rank " + std::to_string(me_) + " and rank " +
                              std::to_string(other) +
                              " are not in the same capture; capture the streams of all ranks together");
-    require_same(other, theirs.to(me_), me_, mine.from(other));
-    require_same(me_, mine.to(other), other, theirs.from(me_));
-  }
-  static void require_same(std::size_t from, std::size_t sent, std::size_t to, std::size_t expected) {
-    if (sent != expected)
-      throw std::invalid_argument("peer_exchange: rank " + std::to_string(from) + " sends " +
-                                  std::to_string(sent) + " bytes to rank " + std::to_string(to) +
-                                  ", which expects " + std::to_string(expected));
+    detail::require_same_bytes(whose, other, theirs.to(me_), me_, mine.from(other));
+    detail::require_same_bytes(whose, me_, mine.to(other), other, theirs.from(me_));
   }
 
   void await(detail::call_counts& counts, std::size_t rank) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stretto/adapter.hpp>
+#include <stretto/adapters/cuda/blocks.hpp>
 #include <stretto/adapters/cuda/capture.hpp>
 #include <stretto/adapters/cuda/exchange_options.hpp>
 #include <stretto/adapters/cuda/flags.hpp>
@@ -42,7 +43,7 @@ public:
         size_(static_cast<std::size_t>(ranks_.ranks())), me_(static_cast<std::size_t>(ranks_.rank())) {
     for (std::size_t i = 1; i < size_; ++i) others_.push_back((me_ + i) % size_);
     shares_gpu_ = detail::shares_gpu(ranks_);
-    detail::require_reach(ranks_, "process_exchange");
+    detail::require_reach(ranks_, whose);
     room_ = std::make_unique<detail::process_calls>(ranks_, std::move(options));
   }
   process_exchange(process_exchange const&) = delete;
@@ -69,8 +70,8 @@ public:
           "each other there get stuck; give each a GPU of its own");
     try {
       room_->require_open(++calls_);
-      place(send_rows, row_bytes, room_->blocks(me_, calls_));
-      place(receive_rows, row_bytes, room_->places(me_, calls_));
+      detail::place_blocks(send_rows, size_, row_bytes, room_->blocks(me_, calls_), whose);
+      detail::place_blocks(receive_rows, size_, row_bytes, room_->places(me_, calls_), whose);
       room_->is_captured(me_, calls_) = captured_;
       issue(static_cast<std::byte const*>(send), static_cast<std::byte*>(receive), here);
       if (!captured_) ended_.record(here);
@@ -86,6 +87,7 @@ public:
 
 private:
   using kind = detail::process_calls::kind;
+  static constexpr char const* whose = "process_exchange";
 
   void issue(std::byte const* out, std::byte* in, cudaStream_t here) {
     if (captured_) ops_.write(room_->at_work(), ++captures_).issue(here);
@@ -93,7 +95,8 @@ private:
     if (own > 0) {
       begun_.record(here);
       begun_.wait(beside_.get());
-      copy(in + room_->places(me_, calls_)[me_], out + room_->blocks(me_, calls_)[me_], own, beside_.get());
+      detail::copy_bytes(in + room_->places(me_, calls_)[me_], out + room_->blocks(me_, calls_)[me_], own,
+                         beside_.get());
       own_copied_.record(beside_.get());
     }
     if (room_->places(me_, calls_)[size_] > from(me_)) {
@@ -106,8 +109,8 @@ private:
       if (room_->is_captured(other, calls_) != room_->is_captured(me_, calls_))
         throw std::logic_error("process_exchange: of rank " + std::to_string(me_) + " and rank " +
                                std::to_string(other) + " one captures its call and the other does not");
-      require_same(other, block(other, me_), me_, from(other));
-      require_same(me_, to(other), other, place_size(other, me_));
+      detail::require_same_bytes(whose, other, block(other, me_), me_, from(other));
+      detail::require_same_bytes(whose, me_, to(other), other, place_size(other, me_));
     }
     for (std::size_t const source : others_)
       if (from(source) > 0) tell(source, kind::ready, kind::replay_ready);
@@ -115,8 +118,8 @@ private:
       if (to(target) == 0) continue;
       wait_for(target, kind::ready, kind::replay_ready);
       ops_.issue(here);
-      copy(address_of(target) + room_->places(target, calls_)[me_], out + room_->blocks(me_, calls_)[target],
-           to(target), here);
+      detail::copy_bytes(address_of(target) + room_->places(target, calls_)[me_],
+                         out + room_->blocks(me_, calls_)[target], to(target), here);
       tell(target, kind::done, kind::replay_done);
     }
     for (std::size_t const source : others_)
@@ -156,23 +159,6 @@ private:
   }
   std::size_t to(std::size_t target) const { return block(me_, target); }
   std::size_t from(std::size_t source) const { return place_size(me_, source); }
-
-  static void copy(void* to, void const* from, std::size_t bytes, cudaStream_t on) {
-    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, on), "cudaMemcpyAsync");
-  }
-  void place(int const* rows, std::size_t row_bytes, std::size_t* to) const {
-    to[0] = 0;
-    for (std::size_t i = 0; i < size_; ++i) {
-      if (rows[i] < 0) throw std::invalid_argument("process_exchange: a negative number of rows");
-      to[i + 1] = to[i] + static_cast<std::size_t>(rows[i]) * row_bytes;
-    }
-  }
-  static void require_same(std::size_t from, std::size_t sent, std::size_t to, std::size_t expected) {
-    if (sent != expected)
-      throw std::invalid_argument("process_exchange: rank " + std::to_string(from) + " sends " +
-                                  std::to_string(sent) + " bytes to rank " + std::to_string(to) +
-                                  ", which expects " + std::to_string(expected));
-  }
 
   Ranks ranks_;
   Current current_;

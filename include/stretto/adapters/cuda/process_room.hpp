@@ -2,6 +2,7 @@
 
 #include <stretto/adapter.hpp>
 #include <stretto/adapters/cuda/exchange_options.hpp>
+#include <stretto/adapters/cuda/share.hpp>
 #include <stretto/adapters/cuda/shared_segment.hpp>
 #include <stretto/detail/op_place.hpp>
 
@@ -112,14 +113,10 @@ private:
       made = std::make_unique<shared_segment>(bytes);
       made->name().copy(name.data(), name.size() - 1);
     }
-    std::vector<int> const ones(size, 1);
-    std::vector<std::array<char, 64>> const mine(size, name);
-    std::vector<std::array<char, 64>> theirs(size);
-    ranks.all_to_all(mine.data(), ones.data(), theirs.data(), ones.data(), sizeof(name));
-    if (ranks.rank() != 0) made = std::make_unique<shared_segment>(theirs[0].data(), bytes);
+    auto const names = of_all(ranks, name);
+    if (ranks.rank() != 0) made = std::make_unique<shared_segment>(names[0].data(), bytes);
     // Everybody has opened it.
-    std::vector<int> counts(size);
-    ranks.exchange_counts(ones.data(), counts.data());
+    meet(ranks);
     made->hide();
     return made;
   }

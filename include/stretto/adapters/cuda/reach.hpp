@@ -2,6 +2,7 @@
 
 #include <stretto/adapter.hpp>
 #include <stretto/adapters/cuda/error.hpp>
+#include <stretto/adapters/cuda/share.hpp>
 
 #include <algorithm>
 #include <array>
@@ -34,16 +35,6 @@ inline bool reach_gpu(int here, int there) {
   else
     check(result, "cudaDeviceEnablePeerAccess");
   return true;
-}
-
-/// Collective: what every rank has.
-template <row_exchange Ranks, class What> std::vector<What> of_all(Ranks& ranks, What const& mine) {
-  auto const size = static_cast<std::size_t>(ranks.ranks());
-  std::vector<int> const ones(size, 1);
-  std::vector<What> const out(size, mine);
-  std::vector<What> all(size);
-  ranks.all_to_all(out.data(), ones.data(), all.data(), ones.data(), sizeof(What));
-  return all;
 }
 
 /// Collective: where the current GPU of every rank is. Processes may number GPUs differently.

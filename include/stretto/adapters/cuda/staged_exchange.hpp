@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stretto/adapter.hpp>
+#include <stretto/adapters/cuda/blocks.hpp>
 #include <stretto/adapters/cuda/capture.hpp>
 #include <stretto/adapters/cuda/exchange_options.hpp>
 #include <stretto/adapters/cuda/follow.hpp>
@@ -43,9 +44,7 @@ public:
     stagings_ = detail::share(own_staging_, ranks_);
     int gpu = 0;
     check(cudaGetDevice(&gpu), "cudaGetDevice");
-    std::vector<int> const mine(size_, gpu);
-    std::vector<int> gpus(size_);
-    ranks_.exchange_counts(mine.data(), gpus.data());
+    auto const gpus = detail::of_all(ranks_, gpu);
     shares_gpu_ = std::count(gpus.begin(), gpus.end(), gpu) > 1;
   }
   staged_exchange(staged_exchange const&) = delete;
@@ -66,7 +65,7 @@ public:
     auto* const in = static_cast<std::byte*>(receive);
     cudaStream_t const here = current_.current();
     enter(detail::capture_of(here));
-    place(send_rows, row_bytes);
+    detail::place_blocks(send_rows, size_, row_bytes, first_.data(), "staged_exchange");
     std::size_t const own = static_cast<std::size_t>(send_rows[me_]) * row_bytes;
     std::size_t own_place = 0;
     for (std::size_t s = 0; s < me_; ++s) own_place += static_cast<std::size_t>(receive_rows[s]) * row_bytes;
@@ -74,7 +73,7 @@ public:
     begun_.record(here);
     if (own > 0) {
       begun_.wait(beside_.get());
-      copy(in + own_place, out + first_[me_], own, cudaMemcpyDeviceToDevice, beside_.get());
+      detail::copy_bytes(in + own_place, out + first_[me_], own, beside_.get(), cudaMemcpyDeviceToDevice);
       own_copied_.record(beside_.get());
     }
     auto& mine = own_staging_->buffers[turn_++ % 2];
@@ -114,18 +113,6 @@ private:
     auto const best = static_cast<std::size_t>(std::sqrt(static_cast<double>(bytes) * chunk_cost));
     std::size_t const most = detail::staging::most_chunks;
     return ((std::max)({smallest, best, (bytes + most - 1) / most}) + unit - 1) / unit * unit;
-  }
-
-  static void copy(void* to, void const* from, std::size_t bytes, cudaMemcpyKind how, cudaStream_t on) {
-    check(cudaMemcpyAsync(to, from, bytes, how, on), "cudaMemcpyAsync");
-  }
-
-  /// Where the block for each rank begins in what is sent.
-  void place(int const* rows, std::size_t row_bytes) {
-    for (std::size_t d = 0; d < size_; ++d) {
-      if (rows[d] < 0) throw std::invalid_argument("staged_exchange: a negative number of rows");
-      first_[d + 1] = first_[d] + static_cast<std::size_t>(rows[d]) * row_bytes;
-    }
   }
 
   /// What ran before a capture is over, and what a capture recorded means nothing outside of it.
@@ -170,9 +157,11 @@ private:
       std::size_t const end = (std::min)(bytes, begin + chunk);
       std::size_t const middle = std::clamp(gap, begin, end);
       if (middle > begin)
-        copy(mine.memory->data() + begin, out + begin, middle - begin, cudaMemcpyDeviceToHost, here);
+        detail::copy_bytes(mine.memory->data() + begin, out + begin, middle - begin, here,
+                           cudaMemcpyDeviceToHost);
       if (end > middle)
-        copy(mine.memory->data() + middle, out + middle + own, end - middle, cudaMemcpyDeviceToHost, here);
+        detail::copy_bytes(mine.memory->data() + middle, out + middle + own, end - middle, here,
+                           cudaMemcpyDeviceToHost);
       mine.sent[k].record(here);
     }
     return chunk;
@@ -199,8 +188,8 @@ private:
         std::size_t const end = (std::min)(from.first + from.bytes, (k + 1) * from.chunk);
         if (begin >= end) continue;
         check(cudaStreamWaitEvent(arrivals_.get(), from.sent[k], 0), "cudaStreamWaitEvent");
-        copy(block + (begin - from.first), from.buffer + begin, end - begin, cudaMemcpyHostToDevice,
-             arrivals_.get());
+        detail::copy_bytes(block + (begin - from.first), from.buffer + begin, end - begin, arrivals_.get(),
+                           cudaMemcpyHostToDevice);
       }
     }
   }
