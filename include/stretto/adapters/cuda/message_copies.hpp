@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stretto/adapter.hpp>
+#include <stretto/adapters/cuda/blocks.hpp>
 #include <stretto/adapters/cuda/capture.hpp>
 #include <stretto/adapters/cuda/exchange_options.hpp>
 #include <stretto/adapters/cuda/follow.hpp>
@@ -75,7 +76,12 @@ public:
     if (came.is_empty) return tensor{};
     if (came.head.bytes == 0) return tensors_.make(came.head);
     cudaStream_t const here = current_.current();
-    tensor made = land(came.head, here);
+    tensor made =
+        landings_->land(tensors_, came.head, here, capture_of(here), [current = current_](auto& place) {
+          cudaStream_t const last = current.current();
+          place.capture = capture_of(last);
+          place.left.record(last);
+        });
     lender_.fetch(came.lent, here,
                   [&](void const* from) { copy_bytes(tensors_.data(made), from, came.head.bytes, here); });
     return made;
@@ -83,27 +89,6 @@ public:
 
 private:
   using landings = stretto::detail::landings<tensor, tensor_head, edge>;
-
-  static void copy_bytes(void* to, void const* from, std::size_t bytes, cudaStream_t on) {
-    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, on), "cudaMemcpyAsync");
-  }
-
-  tensor land(tensor_head const& head, cudaStream_t here) {
-    auto place = landings_->take(head, capture_of(here));
-    if (place) {
-      place->left.wait(here);
-    } else {
-      place = std::make_shared<typename landings::place>();
-      place->base = tensors_.make(head);
-      place->head = head;
-    }
-    return tensors_.lend(place->base, [to = landings_, place, current = current_] {
-      to->give_back(place, [here = current.current()](auto& left_alone) {
-        left_alone.capture = capture_of(here);
-        left_alone.left.record(here);
-      });
-    });
-  }
 
   Letters& letters_;
   Tensors tensors_;

@@ -140,25 +140,12 @@ private:
   tensor fetch(way& from, tensor_head const& head) {
     if (head.bytes == 0) return tensors_.make(head);
     cudaStream_t const here = current_.current();
-    tensor const content = land(head, here);
+    tensor const content = landings_->land(
+        tensors_, head, here, 0, [current = current_](auto& place) { place.left.record(current.current()); });
     from.over.group("receive", here, [&](ncclComm_t comm) {
       check(ncclRecv(tensors_.data(content), head.bytes, ncclUint8, 0, comm, here), "ncclRecv");
     });
     return content;
-  }
-
-  tensor land(tensor_head const& head, cudaStream_t here) {
-    auto place = landings_->take(head);
-    if (place) {
-      place->left.wait(here);
-    } else {
-      place = std::make_shared<typename landings::place>();
-      place->base = tensors_.make(head);
-      place->head = head;
-    }
-    return tensors_.lend(place->base, [to = landings_, place, current = current_] {
-      to->give_back(place, [here = current.current()](auto& left_alone) { left_alone.left.record(here); });
-    });
   }
 
   way& way_of(message_route const& along) {
