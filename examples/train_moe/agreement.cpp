@@ -48,6 +48,7 @@ std::string agreement_of(options const& o, std::uint64_t text) {
   add("--experts", m.experts), add("--top-k", m.top_k), add("--shared", m.shared);
   add("--device", m.device == device_kind::cuda ? "cuda" : "cpu"),
       add("--comm", static_cast<int>(o.transport)), add("--comm-ctas", o.comm_ctas);
+  add("--attention", o.repeatable ? "repeatable" : "fast");
   add("--dtype", static_cast<int>(m.type) == 0 ? "f32" : "bf16"), add("--seed", m.seed),
       add("--aux", m.auxiliary);
   add("--lr", o.learning_rate), add("--clip", o.clip), add("--capacity", o.capacity), add("--graph", o.graph);

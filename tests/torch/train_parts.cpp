@@ -1,5 +1,6 @@
 #include "bits.hpp"
 
+#include <train_moe/agreement.hpp>
 #include <train_moe/corpus.hpp>
 #include <train_moe/forecast.hpp>
 #include <train_moe/gradients.hpp>
@@ -66,6 +67,16 @@ TEST_CASE("experts that are worth a thread each get the numbers of one thread", 
     auto const alone = at::empty({1024, 1024}, at::kDouble).normal_(0.0, 0.5, generator).to(at::kFloat);
     CHECK(at::equal(drawn.data()[i], alone));
   }
+}
+
+TEST_CASE("a rank whose attention sums in another order is named", "[train_moe]") {
+  options const usual;
+  options fast;
+  fast.repeatable = false;
+  auto const told = [](options const& of) { return agreement_of(of, 0); };
+  CHECK(difference_of({told(usual), told(usual)}).empty());
+  CHECK_THAT(difference_of({told(usual), told(fast), told(usual)}),
+             ContainsSubstring("rank 1 has --attention fast and others have --attention repeatable"));
 }
 
 TEST_CASE("a corpus holds a tenth out and never trains on it", "[torch]") {
