@@ -90,12 +90,10 @@ public:
       std::lock_guard const lock(list_mutex_);
       return made_.emplace_back(nullptr);
     }();
-    {
-      gate::pass const inside(gate_, "ncclCommSplit", options_.joining);
-      check(ncclCommSplit(root_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &made, &config),
-            "ncclCommSplit");
-      wait_until_ready("ncclCommSplit");
-    }
+    // Until it is in the list, so that nobody frees it meanwhile.
+    gate::pass const inside(gate_, "ncclCommSplit", options_.joining);
+    check(ncclCommSplit(root_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &made, &config), "ncclCommSplit");
+    wait_until_ready("ncclCommSplit");
     if (color < 0) return nullptr;
     if (made == nullptr) throw error("ncclCommSplit made no communicator", ncclInternalError);
     std::lock_guard const lock(list_mutex_);
