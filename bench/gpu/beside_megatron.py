@@ -193,7 +193,7 @@ def main() -> None:
     arguments.add_argument("--other", metavar="COMMAND")
     arguments.add_argument("--other-serial", default="off", metavar="NAME")
     arguments.add_argument("--other-without-comm", default="onhpnc", metavar="NAME", help="its overlapped step with nothing in place of the all-to-alls")
-    arguments.add_argument("--other-deterministic", action="store_true", help="with torch's deterministic algorithms, which train_moe always has")
+    arguments.add_argument("--other-deterministic", action="store_true", help="with torch's deterministic algorithms, which train_moe has but for the attention of +fast")
     arguments.add_argument("--shapes", default=",".join(SHAPES), help="of " + ", ".join(SHAPES) + "; one may be changed: small:layers=2:seq=512")
     arguments.add_argument("--ways", default="serial,two_stream_1f1b,split_dw", help="of train_moe, each a run of its own, such as split_dw+graph")
     arguments.add_argument("--capacity", type=float, default=1.5, help="of +slots and +graph")

@@ -9,7 +9,7 @@
 
 namespace train_moe {
 
-/// For an exchange of rows between the expert ranks of a run.
+/// For rows and messages between the ranks of a run.
 inline stretto::cuda::exchange_options exchange_settings(transport_parts const& of) {
   return {.deadline = std::chrono::seconds(of.o.deadline),
           .failed = [&board = of.links.board()] { return board.failed(); },

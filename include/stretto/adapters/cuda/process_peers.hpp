@@ -134,7 +134,7 @@ using process_letter = basic_letter<detail::ipc_lent>;
 /// in memory of cudaMalloc. Streams wait for each other by flags in host memory; a failure, and a deadline in which nothing goes
 /// on, let them go, which `exchange_options::report` is told. Every further message throws then. Messages cannot be captured.
 ///
-/// When it goes it waits until all that it has sent has been fetched, or the ranks have failed.
+/// When it goes it waits until all that it has sent has been fetched, at most until the deadline or until the ranks have failed.
 template <message_tensors Tensors, peer_adapter Letters, stream_follower Current = thread_stream>
 class process_peers
     : public detail::message_copies<Tensors, Letters, detail::process_lender<typename Tensors::tensor>,
