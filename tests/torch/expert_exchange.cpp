@@ -161,6 +161,9 @@ TEST_CASE("ids are grouped by expert, in order within one", "[torch]") {
   CHECK(at::equal(grouped.order.index_select(0, grouped.inverse), at::arange(6)));
   CHECK_THROWS_AS(st::order_by_expert(ids, 2), std::out_of_range);
 
+  auto const apart = at::tensor({0, 3, 1, 3, 2, 3}, at::kLong).view({3, 2}).narrow(1, 0, 1);
+  CHECK(st::route_by_expert(apart, 4).rows.read<int>() == std::vector<int>{1, 1, 1, 0});
+
   auto const arrived = st::order_arrived({2, 1, 0, 3}, 2);
   CHECK(arrived.rows == std::vector<std::int64_t>{2, 4});
   CHECK(at::equal(arrived.order, at::tensor({0, 1, 2, 3, 4, 5}, at::kLong)));

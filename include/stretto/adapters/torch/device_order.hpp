@@ -46,7 +46,7 @@ struct routed_rows {
 inline routed_rows route_by_expert(at::Tensor const& ids, int experts) {
   if (ids.is_cpu()) {
     auto made = order_by_expert(ids, experts);
-    return {std::move(made.order), std::move(made.inverse), {ids.flatten(), experts}};
+    return {std::move(made.order), std::move(made.inverse), host_copy(at::tensor(made.rows, at::kLong))};
   }
   auto const flat = ids.flatten();
   auto order = std::get<1>(at::sort(flat, /*stable=*/true, /*dim=*/0, /*descending=*/false));

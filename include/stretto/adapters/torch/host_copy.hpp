@@ -18,8 +18,11 @@ namespace torch {
 class host_copy {
 public:
   host_copy() = default;
-  explicit host_copy(at::Tensor const& of) : host_(of) {
-    if (of.is_cpu()) return;
+  explicit host_copy(at::Tensor const& of) {
+    if (of.is_cpu()) {
+      host_ = of.contiguous();
+      return;
+    }
     host_ = at::empty(of.sizes(), of.options().device(at::kCPU).pinned_memory(true));
     host_.copy_(of, /*non_blocking=*/true);
     c10::impl::VirtualGuardImpl const device(of.device().type());
