@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import socket
 import subprocess
 
@@ -10,6 +11,18 @@ TINY = ["--layers", "5", "--dense", "1", "--hidden", "16", "--heads", "2", "--ff
         "--batch", "2"]
 VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
              "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RESTART_COUNT")
+
+GPUS = len([name for name in os.listdir("/dev") if re.fullmatch(r"nvidia\d+", name)])
+
+
+def share(ranks: int) -> list[str]:
+    """Of launch.sh, where ranks with GPUs do not have one each."""
+    return ["--share-gpu"] if GPUS < ranks else []
+
+
+def sharing(ranks: int, rank: int) -> dict[str, object]:
+    """What `share` sets, for a rank that a test starts by itself."""
+    return {"NCCL_HOSTID": rank, "NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo"} if GPUS < ranks else {}
 
 
 def free_port() -> int:

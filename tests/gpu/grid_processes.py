@@ -7,7 +7,6 @@ of train_moe_cuda the same over Gloo."""
 import json
 import os
 import pathlib
-import re
 import signal
 import subprocess
 import sys
@@ -15,10 +14,9 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "c10d"))
 from faults import fault  # noqa: E402
-from launching import LAUNCH, environment, write_text  # noqa: E402
+from launching import GPUS, LAUNCH, environment, share, sharing, write_text  # noqa: E402
 
 DEVICE = os.environ.get("GRID_DEVICE", "cuda")
-GPUS = len([name for name in os.listdir("/dev") if re.fullmatch(r"nvidia\d+", name)])
 # As many experts as the most expert ranks; fewer layers than the most stages, and no multiple of any number of them. Sequences in
 # large batches and few microbatches, since processes that share a GPU take turns on it.
 SIZES = ["--layers", "5", "--dense", "1", "--hidden", "16", "--heads", "2", "--ffn", "8", "--experts", "8", "--seq", "12", "--batch",
@@ -60,9 +58,8 @@ def check_bits(program: str, text: str, folder: pathlib.Path, ways: list) -> Non
         flags = ["--text", text, *SIZES, "--steps", "2", "--microbatches", str(work[1]), "--deadline", "60"]
         if work not in yardsticks:
             yardsticks[work] = run([program, *flags, "--ep", str(ep), "--pipeline", "serial", "--policy", "serial", *staged], file)
-        share = ["--share-gpu"] if DEVICE == "cuda" and GPUS < pp * ep else []
         grid = ["--pp", str(pp), "--ep", str(ep), "--pipeline", pipeline, "--policy", PIPELINES[pipeline]]
-        found = run(["sh", str(LAUNCH), *share, str(pp * ep), "--", program, *flags, *grid, *COMMS[comm]], file)
+        found = run(["sh", str(LAUNCH), *(share(pp * ep) if DEVICE == "cuda" else []), str(pp * ep), "--", program, *flags, *grid, *COMMS[comm]], file)
         for key in ("losses", "grad_digest", "heldout_loss"):
             assert found[key] == yardsticks[work][key], (grid, comm, key, found[key], yardsticks[work][key])
         assert found["config"]["comm"] == comm, found
@@ -70,12 +67,9 @@ def check_bits(program: str, text: str, folder: pathlib.Path, ways: list) -> Non
         print(f"{pp * ep} processes, {pp} x {ep} ranks, {pipeline}, {comm}: the bits of one pipeline rank in series", flush=True)
 
 
-def shared(rank: int) -> dict[str, object]:
-    return {"NCCL_HOSTID": rank, "NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo"} if DEVICE == "cuda" and GPUS < 8 else {}
-
-
 def check_kills(program: str, text: str, folder: pathlib.Path, kills: int) -> None:
-    ends = [fault(program, folder, text, seed, signal.SIGKILL, list(COMMS.values())[seed % len(COMMS)], shared, starts=15 if DEVICE == "cuda" else 2,
+    ends = [fault(program, folder, text, seed, signal.SIGKILL, list(COMMS.values())[seed % len(COMMS)],
+                  lambda rank: sharing(8, rank) if DEVICE == "cuda" else {}, starts=15 if DEVICE == "cuda" else 2,
                   deadline=15, grids=[(ep, pp) for pp, ep in GRIDS if pp * ep == 8], sizes=SIZES, microbatches=microbatches_of(8))
             for seed in range(kills)]
     if ends:

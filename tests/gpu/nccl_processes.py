@@ -5,7 +5,6 @@ is refused with one line by every rank. Skipped where there is no GPU."""
 import json
 import os
 import pathlib
-import re
 import signal
 import subprocess
 import sys
@@ -13,9 +12,8 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "c10d"))
 from faults import fault  # noqa: E402
-from launching import LAUNCH, TINY, environment, write_text  # noqa: E402
+from launching import GPUS, LAUNCH, TINY, environment, share, sharing, write_text  # noqa: E402
 
-GPUS = len([name for name in os.listdir("/dev") if re.fullmatch(r"nvidia\d+", name)])
 CUDA = ["--device", "cuda"]
 COMMON = ["--microbatches", "4", "--deadline", "60"]
 # Ranks, flags of one pipeline rank or more, policies.
@@ -25,10 +23,6 @@ GRIDS = [
     (2, ["--ep", "1", "--pp", "2", "--pipeline", "one_f_one_b"], ["autograd", "serial"]),
     (4, ["--ep", "2", "--pp", "2", "--pipeline", "one_f_one_b_ep"], ["split_dw"]),
 ]
-
-
-def share(ranks: int) -> list[str]:
-    return ["--share-gpu"] if GPUS < ranks else []
 
 
 def run(command: list[str], file: pathlib.Path, **given: object) -> dict:
@@ -72,19 +66,15 @@ def check_captured(program: str, text: str, folder: pathlib.Path) -> None:
         print(f"2 processes, {comm}, captured {policy}: the bits of ordinary steps")
 
 
-def variables_of(ranks: int, rank: int) -> dict[str, object]:
-    return {"NCCL_HOSTID": rank, "NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo"} if GPUS < ranks else {}
-
-
 def check_faults(program: str, text: str, folder: pathlib.Path, kills: int) -> None:
     captured = [*CUDA, "--capacity", "2", "--graph"]
     for how, count in ((signal.SIGKILL, kills), (signal.SIGSTOP, max(1, kills // 4))):
-        ends = [fault(program, folder, text, seed, how, CUDA, lambda rank: variables_of(4, rank), starts=10, deadline=15)
+        ends = [fault(program, folder, text, seed, how, CUDA, lambda rank: sharing(4, rank), starts=10, deadline=15)
                 for seed in range(count)]
         print(f"{sum(named for named, _ in ends)} of {count} {how.name} were told with an op; the last survivor ended after at "
               f"most {max(seconds for _, seconds in ends):.1f} s")
         for what, more in (("ordinary", CUDA), ("captured", captured)):
-            _, seconds = fault(program, folder, text, 0, how, more, lambda rank: variables_of(2, rank), starts=6, deadline=10,
+            _, seconds = fault(program, folder, text, 0, how, more, lambda rank: sharing(2, rank), starts=6, deadline=10,
                                grids=[(2, 1)])
             print(f"{how.name} of one of 2 in {what} steps: the survivor ended after {seconds:.1f} s")
 
