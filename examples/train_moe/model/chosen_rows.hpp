@@ -3,6 +3,8 @@
 #include "fused.hpp"
 #include "parameters.hpp"
 
+#include <stretto/adapters/torch/rows.hpp>
+
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -12,6 +14,7 @@
 namespace train_moe {
 namespace detail {
 
+/// Of rows that `fused_for` has kernels for.
 struct spread_rows_function : torch::autograd::Function<spread_rows_function> {
   static at::Tensor forward(torch::autograd::AutogradContext* saved, at::Tensor const& x,
                             at::Tensor const& order, at::Tensor const& place, std::int64_t choices) {
@@ -24,9 +27,7 @@ struct spread_rows_function : torch::autograd::Function<spread_rows_function> {
     auto const place = saved->get_saved_variables()[0];
     auto const choices = saved->saved_data["choices"].toInt();
     auto const& dy = gradients[0];
-    if (auto const* fused = fused_for(dy, dy.size(1))) return {fused->sum(dy, place, choices), {}, {}, {}};
-    return {
-        dy.index_select(0, place).view({place.numel() / choices, choices, dy.size(1)}).sum(1), {}, {}, {}};
+    return {fused_for(dy, dy.size(1))->sum(dy, place, choices), {}, {}, {}};
   }
 };
 
@@ -62,11 +63,12 @@ struct weigh_rows_function : torch::autograd::Function<weigh_rows_function> {
 
 } // namespace detail
 
-/// Rows by expert: row i is token `order[i] / choices` of `x`, `place` the inverse of `order`. The gradient sums the rows
-/// of a token in the order of its choices, with no scattered addition, so that it is the same on every run and device.
+/// Rows by expert, as `permute_rows` with so many copies: row i is token `order[i] / choices` of `x`, `place` the inverse of
+/// `order`.
 inline at::Tensor spread_rows(at::Tensor const& x, at::Tensor const& order, at::Tensor const& place,
                               std::int64_t choices) {
-  return detail::spread_rows_function::apply(x, order, place, choices);
+  if (fused_for(x, x.size(1))) return detail::spread_rows_function::apply(x, order, place, choices);
+  return stretto::torch::permute_rows(x, order, place, choices);
 }
 
 /// `x` [tokens, channels] + the sum over the choices of each token of `weights` [tokens, choices] times row

@@ -8,9 +8,9 @@ namespace train_moe {
 namespace detail {
 
 /// Products of a GPU that add weight gradients of bf16 to their sums in float as they are made.
-struct adding_product_op {
-  at::Tensor output(at::Tensor const& x, at::Tensor const& w) const { return x.mm(w); }
-  at::Tensor input_gradient(at::Tensor const& dy, at::Tensor const& w) const { return dy.mm(w.t()); }
+struct adding_product_op : private stretto::torch::linear_op {
+  using linear_op::input_gradient;
+  using linear_op::output;
   void add_weight_gradient(at::Tensor const& x, at::Tensor const& dy, at::Tensor const& sum) const {
     auto into = sum;
     at::addmm_out(into, sum, x.t(), dy, at::kFloat);
