@@ -45,6 +45,4 @@ struct EarlyAttention {
 struct Step : st::Schedule<Layer, EarlyAttention, st::SplitDW> {};
 static_assert(st::proof<Step>::holds);
 
-int main() {
-  std::fputs(st::to_text<Step>().c_str(), stdout);
-}
+int main() { std::fputs(st::to_text<Step>().c_str(), stdout); }

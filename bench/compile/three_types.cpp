@@ -63,7 +63,7 @@ struct HeadLayer : st::Block<Head> {};
 struct Model : st::Blocks<MoeLayer, DenseLayer, HeadLayer> {};
 struct Step : st::Schedule<Model, st::TwoStream1F1B, st::SplitDW, st::DualPipeV> {};
 
-}  // namespace model
+} // namespace model
 
 #ifdef UNPROVED
 namespace stretto {
@@ -71,8 +71,8 @@ inline namespace v0 {
 template <form What, int Forward, int Backward> struct draft_of<model::Step, What, Forward, Backward> {
   static constexpr detail::draft value = model::Step::make_body<What, Forward, Backward>();
 };
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto
 #define PROVED_OR_NOT stretto::unproved{},
 #else
 #define PROVED_OR_NOT
@@ -81,6 +81,7 @@ template <form What, int Forward, int Backward> struct draft_of<model::Step, Wha
 void train(stretto::layer_list<model::Model>& layers, int microbatches) {
   stretto::null_tensors tensors;
   stretto::null_lanes lanes;
-  stretto::executor run(PROVED_OR_NOT model::Step{}, stretto::backend{tensors, lanes}, layers, stretto::sizes{.microbatches = microbatches});
+  stretto::executor run(PROVED_OR_NOT model::Step{}, stretto::backend{tensors, lanes}, layers,
+                        stretto::sizes{.microbatches = microbatches});
   run();
 }

@@ -11,7 +11,7 @@ template <class Way> void run(int layers, int times) {
   for (int i = 0; i < times; ++i) step();
 }
 
-}  // namespace
+} // namespace
 
 int main(int count, char** argument) {
   if (count != 4) return 2;

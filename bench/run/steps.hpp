@@ -73,7 +73,8 @@ struct opaque_lanes {
 using tensors = st::null_tensors;
 using context = st::detail::body_context<tensors, opaque_lanes, st::no_peers<tensors::tensor>>;
 template <st::form F, int Forward, int Backward>
-using body = st::detail::body_code<Step, F, Forward, Backward, tensors, opaque_lanes, st::no_peers<tensors::tensor>>;
+using body =
+    st::detail::body_code<Step, F, Forward, Backward, tensors, opaque_lanes, st::no_peers<tensors::tensor>>;
 
 inline st::layer_list<Model> make_layers(int moe_layers) {
   st::layer_list<Model> layers;
@@ -87,7 +88,7 @@ inline st::layer_list<Model> make_layers(int moe_layers) {
 /// The step as a loop over layers and microbatches around the bodies: two microbatches in flight, and the same dispatch on
 /// block types as the executor.
 class by_hand {
- public:
+public:
   by_hand(int moe_layers, int microbatches)
       : layers_(make_layers(moe_layers)), microbatches_(microbatches), last_(layers_.size() - 1) {
     for (int s = 0; s < 2; ++s) {
@@ -126,7 +127,7 @@ class by_hand {
     backwards(microbatches_ - 1);
   }
 
- private:
+private:
   struct entry {
     int type = 0;
     void* phases = nullptr;
@@ -139,7 +140,8 @@ class by_hand {
   };
 
   context make() { return {tensors_, lanes_, nullptr, events_, releases_.data(), {}, {}}; }
-  void fill(context::side& s, int layer, int slot, int microbatch, port const& through, opaque_lanes::event& e) {
+  void fill(context::side& s, int layer, int slot, int microbatch, port const& through,
+            opaque_lanes::event& e) {
     entry& at = chain_[static_cast<unsigned>(layer)];
     s.phases = at.phases;
     s.state = at.state[slot];
@@ -207,14 +209,14 @@ class by_hand {
 };
 
 template <class Lanes> class by_executor_over {
- public:
+public:
   by_executor_over(int moe_layers, int microbatches)
       : layers_(make_layers(moe_layers)),
         run_(Step{}, st::backend{tensors_, lanes_}, layers_, st::sizes{.microbatches = microbatches}) {}
   void operator()() { run_(); }
   st::flat_table const& table() const { return run_.table(); }
 
- private:
+private:
   tensors tensors_;
   Lanes lanes_;
   st::layer_list<Model> layers_;
@@ -224,14 +226,14 @@ using by_executor = by_executor_over<opaque_lanes>;
 
 /// What a run-time scheduler does: looks at each op of the table.
 class by_table {
- public:
+public:
   by_table(int moe_layers, int microbatches)
       : table_(by_executor(moe_layers, microbatches).table()), events_(table_.ops.size()) {}
   void operator()() {
     for (unsigned i = 0; i < table_.ops.size(); ++i) issue(i);
   }
 
- protected:
+protected:
   void issue(unsigned i) {
     st::op const& o = table_.ops[i];
     for (int w : o.wait)
@@ -245,7 +247,7 @@ class by_table {
 };
 
 class by_functions : by_table {
- public:
+public:
   by_functions(int moe_layers, int microbatches) : by_table(moe_layers, microbatches) {
     for (unsigned i = 0; i < table_.ops.size(); ++i) all_.emplace_back([this, i] { issue(i); });
   }
@@ -255,8 +257,8 @@ class by_functions : by_table {
     for (auto const& f : all_) f();
   }
 
- private:
+private:
   std::vector<std::function<void()>> all_;
 };
 
-}  // namespace steps
+} // namespace steps

@@ -82,7 +82,8 @@ public:
         made_ += 4;
         break;
       default:
-        throw std::invalid_argument("a picture of layers is made of E, M, D, H, small letters for other ranks' and |");
+        throw std::invalid_argument(
+            "a picture of layers is made of E, M, D, H, small letters for other ranks' and |");
       }
     }
   }

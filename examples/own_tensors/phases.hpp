@@ -22,7 +22,7 @@ struct loss : st::objective {};
 struct parameter {
   tensor weight, gradient;
   bool of_expert = false; ///< lives on one rank; all others are the same on every rank
-  int number = 0;         ///< says which parameter of the model it is, on whichever rank
+  int number = 0; ///< says which parameter of the model it is, on whichever rank
 };
 
 /// What the microbatches of one step read, and their losses.

@@ -32,8 +32,9 @@ void append_file(std::vector<unsigned char>& bytes, fs::path const& path) {
     while (bytes.size() < largest && (got = std::fread(buffer, 1, sizeof buffer, file.get())) > 0)
       bytes.insert(bytes.end(), buffer, buffer + got);
   if (!file || std::ferror(file.get()))
-    throw input_error(fmt::format("--text: cannot read {}: {}; make it readable or name another file or folder",
-                                  shown(path), std::strerror(errno)));
+    throw input_error(
+        fmt::format("--text: cannot read {}: {}; make it readable or name another file or folder",
+                    shown(path), std::strerror(errno)));
 }
 
 std::vector<fs::path> files_below(fs::path const& folder) {
@@ -56,34 +57,38 @@ std::vector<unsigned char> read_all(fs::path const& text) {
   if (status.type() == fs::file_type::not_found)
     throw input_error(fmt::format("--text: there is no file or folder {}; check the path", shown(text)));
   if (problem)
-    throw input_error(fmt::format("--text: cannot read {}: {}; make it readable or name another file or folder",
-                                  shown(text), problem.message()));
+    throw input_error(
+        fmt::format("--text: cannot read {}: {}; make it readable or name another file or folder",
+                    shown(text), problem.message()));
   std::vector<unsigned char> bytes;
   if (fs::is_regular_file(status)) {
     append_file(bytes, text);
   } else if (fs::is_directory(status)) {
     auto const files = files_below(text);
     if (files.empty())
-      throw input_error(fmt::format("--text: there are no files in {}; name a folder with some text", shown(text)));
+      throw input_error(
+          fmt::format("--text: there are no files in {}; name a folder with some text", shown(text)));
     for (auto const& file : files)
       if (bytes.size() < largest) append_file(bytes, file);
   } else {
-    throw input_error(fmt::format("--text: {} is neither a file nor a folder; name one of these", shown(text)));
+    throw input_error(
+        fmt::format("--text: {} is neither a file nor a folder; name one of these", shown(text)));
   }
   if (bytes.empty()) throw input_error(fmt::format("--text: {} is empty; name some text", shown(text)));
   bytes.resize(std::min(bytes.size(), largest));
   return bytes;
 }
 
-}  // namespace
+} // namespace
 
 corpus::corpus(fs::path const& text, int sequence) : sequence_(static_cast<std::size_t>(sequence)) {
   auto const bytes = read_all(text);
   auto const window = sequence_ + 1;
   if (bytes.size() < held_out_every * window)
-    throw input_error(fmt::format("--text: {} has {} bytes, but sequences of {} need at least {}; name more text or "
-                                  "make --seq smaller",
-                                  shown(text), bytes.size(), sequence_, held_out_every * window));
+    throw input_error(
+        fmt::format("--text: {} has {} bytes, but sequences of {} need at least {}; name more text or "
+                    "make --seq smaller",
+                    shown(text), bytes.size(), sequence_, held_out_every * window));
   block_ = std::max(window, std::min(usual_block, bytes.size() / held_out_every));
   for (std::size_t start = 0, block = 0; start < bytes.size(); start += block_, ++block) {
     auto const end = std::min(start + block_, bytes.size());
@@ -94,7 +99,8 @@ corpus::corpus(fs::path const& text, int sequence) : sequence_(static_cast<std::
   }
 }
 
-std::span<unsigned char const> corpus::training(std::uint64_t seed, int step, int microbatch, int which) const {
+std::span<unsigned char const> corpus::training(std::uint64_t seed, int step, int microbatch,
+                                                int which) const {
   std::uint64_t place = mixed(seed);
   for (int const each : {step, microbatch, which}) place = mixed(place ^ static_cast<std::uint64_t>(each));
   return std::span(training_).subspan(place % (training_.size() - sequence_), sequence_ + 1);
@@ -104,16 +110,19 @@ std::span<unsigned char const> corpus::held_out(int which, int count) const {
   auto const in_block = (block_ - 1) / sequence_;
   auto const windows = held_out_.size() / block_ * in_block;
   auto const window = static_cast<std::size_t>(which) * windows / static_cast<std::size_t>(count);
-  return std::span(held_out_).subspan(window / in_block * block_ + window % in_block * sequence_, sequence_ + 1);
+  return std::span(held_out_).subspan(window / in_block * block_ + window % in_block * sequence_,
+                                      sequence_ + 1);
 }
 
 std::uint64_t corpus::digest() const {
-  return hash_bytes(hash_bytes(training_.size(), training_.data(), training_.size()), held_out_.data(), held_out_.size());
+  return hash_bytes(hash_bytes(training_.size(), training_.data(), training_.size()), held_out_.data(),
+                    held_out_.size());
 }
 
 double corpus::bigram_loss(int count) const {
   std::vector<double> pairs(256 * 256, 0.1);
-  for (std::size_t i = 1; i < training_.size(); ++i) pairs[training_[i - 1] * std::size_t{256} + training_[i]] += 1;
+  for (std::size_t i = 1; i < training_.size(); ++i)
+    pairs[training_[i - 1] * std::size_t{256} + training_[i]] += 1;
   std::vector<double> totals(256);
   for (std::size_t i = 0; i < pairs.size(); ++i) totals[i / 256] += pairs[i];
   double sum = 0;
@@ -125,4 +134,4 @@ double corpus::bigram_loss(int count) const {
   return sum / (static_cast<double>(count) * static_cast<double>(sequence_));
 }
 
-}  // namespace train_moe
+} // namespace train_moe

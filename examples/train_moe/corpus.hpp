@@ -39,4 +39,4 @@ private:
   std::vector<unsigned char> held_out_;
 };
 
-}  // namespace train_moe
+} // namespace train_moe

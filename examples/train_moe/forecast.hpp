@@ -9,8 +9,9 @@ namespace train_moe {
 
 /// What the tensors of some ranks of a run take up at least.
 struct memory_forecast {
-  std::size_t parameters = 0;  ///< weights, gradients and the optimizer's state
-  std::size_t activations = 0; ///< what forwards leave for their backwards, at most at a time in the order of issue
+  std::size_t parameters = 0; ///< weights, gradients and the optimizer's state
+  /// What forwards leave for their backwards, at most at a time in the order of issue.
+  std::size_t activations = 0;
 
   std::size_t all() const { return parameters + activations; }
   memory_forecast share(int part, int whole) const {

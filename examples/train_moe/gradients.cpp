@@ -29,20 +29,22 @@ double squares_of(at::Tensor const& gradient) { return gradient.square().sum(at:
 
 /// The squares of one gradient and its place in the whole model.
 struct square {
-  int expert;  ///< -1: replicated
+  int expert; ///< -1: replicated
   int layer;
-  int place;   ///< among the parameters of its rank, which has all of the layer
+  int place; ///< among the parameters of its rank, which has all of the layer
   double value;
 
   static bool before(square const& a, square const& b) {
     // Experts come last, parameter by parameter.
-    auto const order = [](square const& of) { return std::tuple(of.expert >= 0, of.layer, of.place, of.expert); };
+    auto const order = [](square const& of) {
+      return std::tuple(of.expert >= 0, of.layer, of.place, of.expert);
+    };
     return order(a) < order(b);
   }
   static bool same_place(square const& a, square const& b) { return !before(a, b) && !before(b, a); }
 };
 
-}  // namespace
+} // namespace
 
 void reduce_replicated(std::vector<model_parameter> const& parameters, rank_communicator& ranks) {
   std::vector<at::Tensor> gradients;
@@ -60,7 +62,8 @@ double global_norm(std::vector<model_parameter> const& parameters, rank_communic
     ++place;
     if (!each.weight->trainable()) continue;
     auto const& gradient = each.weight->main_grad();
-    if (!each.sharded()) mine.push_back({-1, each.layer, place, squares_of(gradient)});
+    if (!each.sharded())
+      mine.push_back({-1, each.layer, place, squares_of(gradient)});
     else
       for (std::int64_t e = 0; e < gradient.size(0); ++e)
         mine.push_back({each.first_expert + static_cast<int>(e), each.layer, place, squares_of(gradient[e])});
@@ -85,18 +88,19 @@ std::vector<gradient_hash> hash_gradients(std::vector<model_parameter> const& pa
   for (auto const& each : parameters) {
     if (!each.weight->trainable()) continue;
     auto const& gradient = each.weight->main_grad();
-    if (!each.sharded()) add(each.weight->name(), gradient);
+    if (!each.sharded())
+      add(each.weight->name(), gradient);
     else
       for (std::int64_t e = 0; e < gradient.size(0); ++e)
-        add(initializer::expert_name(each.weight->name(), each.first_expert + static_cast<int>(e)), gradient[e]);
+        add(initializer::expert_name(each.weight->name(), each.first_expert + static_cast<int>(e)),
+            gradient[e]);
   }
   return hashes;
 }
 
 std::string digest_of(std::vector<gradient_hash> hashes) {
-  std::sort(hashes.begin(), hashes.end(), [](auto const& a, auto const& b) {
-    return std::tie(a.name, a.rank) < std::tie(b.name, b.rank);
-  });
+  std::sort(hashes.begin(), hashes.end(),
+            [](auto const& a, auto const& b) { return std::tie(a.name, a.rank) < std::tie(b.name, b.rank); });
   std::uint64_t all = 0;
   for (auto const& each : hashes)
     all = mixed(mixed(hash_text(all, each.name) ^ static_cast<std::uint64_t>(each.rank)) ^ each.hash);
@@ -105,4 +109,4 @@ std::string digest_of(std::vector<gradient_hash> hashes) {
   return digits;
 }
 
-}  // namespace train_moe
+} // namespace train_moe

@@ -27,4 +27,4 @@ std::vector<gradient_hash> hash_gradients(std::vector<model_parameter> const& pa
 /// Of all gradients of all ranks, in the order of their names and ranks: 16 hexadecimal digits.
 std::string digest_of(std::vector<gradient_hash> hashes);
 
-}  // namespace train_moe
+} // namespace train_moe

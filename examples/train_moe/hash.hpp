@@ -30,4 +30,4 @@ inline std::uint64_t hash_text(std::uint64_t hash, std::string_view text) {
   return mixed(hash_bytes(hash, text.data(), text.size()) ^ text.size());
 }
 
-}  // namespace train_moe
+} // namespace train_moe

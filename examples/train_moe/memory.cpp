@@ -37,10 +37,12 @@ public:
     return {data, data, &release, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
-  void copy_data(void* to, void const* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+  void copy_data(void* to, void const* from, std::size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
 };
 
-}  // namespace
+} // namespace
 
 void count_tensor_memory() {
   static counting_allocator allocator;
@@ -50,4 +52,4 @@ std::size_t live_tensor_bytes() { return live; }
 std::size_t peak_tensor_bytes() { return peak; }
 void restart_peak() { peak = live.load(); }
 
-}  // namespace train_moe
+} // namespace train_moe

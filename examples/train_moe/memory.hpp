@@ -15,4 +15,4 @@ std::size_t live_tensor_bytes();
 std::size_t peak_tensor_bytes();
 void restart_peak();
 
-}  // namespace train_moe
+} // namespace train_moe

@@ -12,7 +12,8 @@ std::optional<rank_place> place_in_launch(options const&) {
       "unset them");
 }
 
-std::unique_ptr<processes> join_processes(options const&, std::uint64_t, std::function<void(std::string const&, bool)>) {
+std::unique_ptr<processes> join_processes(options const&, std::uint64_t,
+                                          std::function<void(std::string const&, bool)>) {
   throw std::logic_error("this build runs in one process only");
 }
 

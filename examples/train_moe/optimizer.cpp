@@ -14,7 +14,7 @@ constexpr double beta_square = 0.95;
 constexpr double epsilon = 1e-8;
 constexpr double matrix_decay = 0.1;
 
-}  // namespace
+} // namespace
 
 adam_w::adam_w(std::vector<model_parameter> const& parameters) {
   for (auto const& each : parameters) {
@@ -37,7 +37,8 @@ void adam_w::step(double learning_rate, double gradient_scale) {
     each.mean.mul_(beta_mean).add_(gradient, 1 - beta_mean);
     each.square.mul_(beta_square).addcmul_(gradient, gradient, 1 - beta_square);
     auto const length = each.square.div(square_correction).sqrt_().add_(epsilon);
-    each.master.mul_(1 - learning_rate * each.decay).addcdiv_(each.mean, length, -learning_rate / mean_correction);
+    each.master.mul_(1 - learning_rate * each.decay)
+        .addcdiv_(each.mean, length, -learning_rate / mean_correction);
     // The same storage where no rounding lies between.
     auto const data = each.weight->data();
     if (!data.is_alias_of(each.master)) data.copy_(each.master);
@@ -51,4 +52,4 @@ double learning_rate_at(int step, int steps, double highest) {
   return highest * (0.1 + 0.9 * 0.5 * (1 + std::cos(std::numbers::pi * progress)));
 }
 
-}  // namespace train_moe
+} // namespace train_moe

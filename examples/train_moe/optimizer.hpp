@@ -30,4 +30,4 @@ private:
 /// Linear warm-up over the first tenth of `steps`, then half a cosine down to a tenth of `highest`.
 double learning_rate_at(int step, int steps, double highest);
 
-}  // namespace train_moe
+} // namespace train_moe

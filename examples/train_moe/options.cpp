@@ -153,8 +153,7 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   flags.add("--text", "PATH", "", "The file, or the folder with all files below it, to train on (required)");
   flags.add("--policy", "NAME", name_of(o.how),
             "How forward and backward are scheduled: serial, two_stream_1f1b, split_dw, or autograd (no "
-            "schedule: one "
-            "ordinary graph for a microbatch)");
+            "schedule: one ordinary graph for a microbatch)");
   app.add_flag("--compare", o.compare,
                "Train with every policy that the pipeline goes with from the same start and print a table");
   flags.add("--ep", "N", number(o.ep),
@@ -186,15 +185,15 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
             "threads on all GPUs, or processes, that push into each other's memory; or nccl, one GPU a rank "
             "(without it staged for threads, nccl for processes)");
   flags.add("--capacity", "X", "",
-            "Give every expert the same number of slots for the rows of a rank, X times as many as it would need if all "
-            "were chosen equally often: no counts are exchanged, and rows that do not fit end the run (--experts / "
-            "--top-k always suffices). Without it: as many rows as there are");
+            "Give every expert the same number of slots for the rows of a rank, X times as many as it would "
+            "need if all were chosen equally often: no counts are exchanged, and rows that do not fit end "
+            "the run (--experts / --top-k always suffices). Without it: as many rows as there are");
   app.add_flag("--graph", o.graph,
-               "With --device cuda and --capacity: capture the second step as one CUDA graph and replay it in all "
-               "later ones");
+               "With --device cuda and --capacity: capture the second step as one CUDA graph and replay it "
+               "in all later ones");
   flags.add("--attention", "NAME", "repeatable",
-            "With --device cuda: repeatable, or fast: gradients of long sequences are summed in any order, in less time and "
-            "more memory, and no two runs give the same bits");
+            "With --device cuda: repeatable, or fast: gradients of long sequences are summed in any order, "
+            "in less time and more memory, and no two runs give the same bits");
   flags.add("--comm-ctas", "N", "",
             "With --comm nccl: multiprocessors that rows may take, a power of two; matrix products are told "
             "to take the others");
@@ -280,15 +279,17 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   if (!o.repeatable && m.device != device_kind::cuda)
     throw input_error("--attention fast is for GPUs; say --device cuda, or leave it out");
   if (!o.repeatable && o.compare)
-    throw input_error("--attention fast gives other bits on every run, and --compare compares bits; leave out one of them");
+    throw input_error(
+        "--attention fast gives other bits on every run, and --compare compares bits; leave out one of them");
   if (o.graph && m.device != device_kind::cuda)
     throw input_error("--graph replays a step on a GPU; say --device cuda, or leave it out");
   if (o.graph && !flags.given("--capacity"))
-    throw input_error(fmt::format(
-        "--graph needs a fixed number of rows for every expert; say --capacity {:.2f}, which always suffices, or less",
-        1.0 * m.experts / m.top_k));
+    throw input_error(fmt::format("--graph needs a fixed number of rows for every expert; say --capacity "
+                                  "{:.2f}, which always suffices, or less",
+                                  1.0 * m.experts / m.top_k));
   if (o.graph && o.pp > 1)
-    throw input_error(fmt::format("--graph replays the step of one pipeline rank; leave out --pp {}, or --graph", o.pp));
+    throw input_error(
+        fmt::format("--graph replays the step of one pipeline rank; leave out --pp {}, or --graph", o.pp));
   if (o.graph && flags.given("--trace"))
     throw input_error("--graph has no times of single ops, which --trace shows; leave out one of them");
   if (o.comm_ctas > 0 && o.transport != transport_kind::nccl)

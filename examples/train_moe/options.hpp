@@ -52,7 +52,8 @@ struct options {
   bool repeatable = true; ///< otherwise gradients of attention may be summed in an order of chance
 
   transport_kind transport = transport_kind::usual; ///< on GPUs
-  int comm_ctas = 0; ///< thread blocks that an exchange of NCCL may take; 0: a usual number, of which compute knows nothing
+  /// Thread blocks that an exchange of NCCL may take; 0: a usual number, of which compute knows nothing.
+  int comm_ctas = 0;
 
   double learning_rate = 4e-3;
   double clip = 1.0;

@@ -25,4 +25,4 @@ private:
   bool in_place_ = false;
 };
 
-}  // namespace train_moe
+} // namespace train_moe

@@ -22,4 +22,4 @@ public:
   virtual double seconds() = 0;
 };
 
-}  // namespace train_moe
+} // namespace train_moe

@@ -9,4 +9,4 @@ namespace train_moe {
 
 using language_model = rank_model<expert_exchange>;
 
-}  // namespace train_moe
+} // namespace train_moe

@@ -37,4 +37,4 @@ void write_json(std::ostream& out, options const& o, std::span<run_result const>
 /// Chrome trace of the last step.
 void write_trace(std::ostream& out, options const& o, run_result const& run);
 
-}  // namespace train_moe
+} // namespace train_moe

@@ -32,9 +32,9 @@ struct step_parts {
   rank_place place;
   stage_peers& peers;
   stretto::host::failure_board& board;
-  bool graph = false;                     ///< captured once and replayed
-  bool timed = true;                      ///< ops are, where that costs something
-  rank_communicator* together = nullptr;  ///< the ranks that share a graph; null: each has its own
+  bool graph = false; ///< captured once and replayed
+  bool timed = true; ///< ops are, where that costs something
+  rank_communicator* together = nullptr; ///< the ranks that share a graph; null: each has its own
   rank_transport* transport = nullptr; ///< to be told of a graph
 };
 

@@ -57,4 +57,4 @@ inline std::string nearest(std::string_view word, std::span<std::string const> k
   return best;
 }
 
-}  // namespace train_moe
+} // namespace train_moe

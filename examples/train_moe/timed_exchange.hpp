@@ -50,4 +50,4 @@ private:
   double seconds_ = 0;
 };
 
-}  // namespace train_moe
+} // namespace train_moe

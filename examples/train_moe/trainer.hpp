@@ -19,14 +19,14 @@ namespace train_moe {
 struct run_result {
   policy how{};
   std::string pipeline;
-  std::vector<double> losses;       ///< nats per byte, of each step
+  std::vector<double> losses; ///< nats per byte, of each step
   std::vector<double> step_seconds; ///< forward, backward and update
   std::vector<double> schedule_seconds; ///< of these forward and backward
   double held_out_loss = 0;
   double bigram_loss = 0; ///< of the same held-out bytes
   std::string gradient_digest;
   double exposed_seconds = 0; ///< of all steps, mean over the ranks; not a number where ops were not timed
-  double link_seconds = 0;    ///< modelled link time of all steps, of the first rank
+  double link_seconds = 0; ///< modelled link time of all steps, of the first rank
   std::size_t peak_bytes = 0; ///< of tensors that a step makes, all ranks together
   std::vector<std::size_t> process_peak_bytes; ///< the same of each process
   std::vector<stretto::span> last_step;
@@ -49,7 +49,7 @@ void prepare(options const& o, std::optional<rank_place> const& place = {});
 /// Trains on a thread for each of `o.ep * o.pp` ranks, or as one of `others`, and calls `report` after every step on rank 0,
 /// which alone has the whole result.
 /// Throws what a step throws, with rank and op in the text.
-run_result train(options const& o, policy how, corpus const& text, std::function<void(progress const&)> const& report,
-                 processes* others = nullptr);
+run_result train(options const& o, policy how, corpus const& text,
+                 std::function<void(progress const&)> const& report, processes* others = nullptr);
 
-}  // namespace train_moe
+} // namespace train_moe

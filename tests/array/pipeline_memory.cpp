@@ -78,8 +78,8 @@ std::size_t message_bytes() {
 
 /// By chunk and microbatch: after which row the storage of the activation that was sent goes back; the number of rows where
 /// that is later than the step or nothing was sent.
-std::vector<int> sent_goes_back(detail::sequence<op> const& ops, detail::sequence<release> const& releases, int chunks,
-                                int microbatches) {
+std::vector<int> sent_goes_back(detail::sequence<op> const& ops, detail::sequence<release> const& releases,
+                                int chunks, int microbatches) {
   auto const rows = static_cast<int>(ops.size());
   std::vector<int> found(static_cast<std::size_t>(chunks * microbatches), rows);
   for (int row = 0; row < rows; ++row) {

@@ -89,7 +89,8 @@ struct lanes {
     int number;
   };
   template <class Task> STRETTO_ALWAYS_INLINE void run(st::lane on, st::op_label const& op, Task task) const {
-    lane_run(static_cast<int>(on), static_cast<int>(op.phase), static_cast<int>(op.what), op.layer, op.microbatch);
+    lane_run(static_cast<int>(on), static_cast<int>(op.phase), static_cast<int>(op.what), op.layer,
+             op.microbatch);
     task();
   }
   STRETTO_ALWAYS_INLINE void record(st::lane on, event& e) const { lane_record(static_cast<int>(on), &e); }
@@ -108,7 +109,8 @@ static_assert(std::is_trivially_destructible_v<st::slot<Model, 0, st::null_tenso
 static_assert(sizeof(st::slot<Model, 0, st::null_tensors>) <= 96);
 static_assert(sizeof(st::io<Model, 0, 0, st::null_tensors>) == sizeof(void*) + 2 * sizeof(int));
 static_assert(body<st::form::forward_backward, 0, 0>::events.count == 2);
-static_assert(std::is_trivially_copyable_v<st::detail::node_task<Model, 0, 0, st::pass::forward, st::null_tensors>>);
+static_assert(
+    std::is_trivially_copyable_v<st::detail::node_task<Model, 0, 0, st::pass::forward, st::null_tensors>>);
 static_assert(sizeof(st::detail::node_task<Model, 0, 0, st::pass::forward, st::null_tensors>) <= 64);
 
 // What both sides of the comparison call by hand.
@@ -118,27 +120,25 @@ constexpr st::lane compute = st::lane::compute, comm = st::lane::comm;
 STRETTO_ALWAYS_INLINE void come_in(context& c, side& s, st::lane on) {
   if ((s.known & bit_of(on)) == 0) c.lanes.wait(on, *s.after);
 }
-STRETTO_ALWAYS_INLINE void hand_over(context& c, side& s, st::lane on) {
-  c.lanes.record(on, *s.event);
-}
+STRETTO_ALWAYS_INLINE void hand_over(context& c, side& s, st::lane on) { c.lanes.record(on, *s.event); }
 /// Queues one pass of phase `Number` of a block on a lane: what an expert's helper would do, too. What goes back after an op
 /// is a list made before the step.
 template <int K, int Number, bool Weight = false, class Call>
-STRETTO_ALWAYS_INLINE void queue(context& c, side const& s, st::phase_kind kind, st::pass what, st::lane on, int number,
-                                 Call call) {
+STRETTO_ALWAYS_INLINE void queue(context& c, side const& s, st::phase_kind kind, st::pass what, st::lane on,
+                                 int number, Call call) {
   using block = Model::block<K>;
   c.lanes.run(on, st::op_label{kind, what, on, s.index, s.microbatch},
               [tensors = &c.tensors, phases = static_cast<st::layer<block>*>(s.phases),
-               state = static_cast<st::slot<Model, K, st::null_tensors>*>(s.state), first = c.releases[number],
-               last = c.releases[number + 1], index = s.index, microbatch = s.microbatch,
-               call]() STRETTO_INLINE_LAMBDA {
+               state = static_cast<st::slot<Model, K, st::null_tensors>*>(s.state),
+               first = c.releases[number], last = c.releases[number + 1], index = s.index,
+               microbatch = s.microbatch, call]() STRETTO_INLINE_LAMBDA {
                 st::io<Model, K, Number, st::null_tensors, Weight> view(*state, index, microbatch);
                 call(phases->template at<Number>(), view);
                 for (auto const* r = first; r != last; ++r) (*r)(*tensors);
               });
 }
 
-}  // namespace us
+} // namespace us
 
 using namespace us;
 using stretto::form;
@@ -148,7 +148,8 @@ using stretto::pass;
 constexpr auto forward = [](auto& phase, auto& io) STRETTO_INLINE_LAMBDA { phase.forward(io); };
 constexpr auto backward = [](auto& phase, auto& io) STRETTO_INLINE_LAMBDA { phase.backward(io); };
 constexpr auto backward_input = [](auto& phase, auto& io) STRETTO_INLINE_LAMBDA { phase.backward_input(io); };
-constexpr auto backward_weight = [](auto& phase, auto& io) STRETTO_INLINE_LAMBDA { phase.backward_weight(io); };
+constexpr auto backward_weight = [](auto& phase, auto& io)
+                                     STRETTO_INLINE_LAMBDA { phase.backward_weight(io); };
 
 extern "C" {
 
@@ -275,4 +276,4 @@ void hand_dense_backward(context& c) {
   c.releases += 4;
 }
 
-}  // extern "C"
+} // extern "C"

@@ -15,7 +15,7 @@ struct my_tensors : stretto::null_tensors {
   void backward_weight(context&, auto&...) const {}
 };
 struct Step : stretto::Schedule<Layer, stretto::TwoStream1F1B, stretto::SplitDW> {};
-}  // namespace us
+} // namespace us
 
 void use(stretto::layer_list<us::Step::model>& layers) {
   us::my_tensors tensors;

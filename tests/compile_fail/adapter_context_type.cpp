@@ -15,7 +15,7 @@ struct my_tensors {
   void release(handle&) const {}
 };
 struct Step : stretto::Schedule<Layer, stretto::TwoStream1F1B, stretto::SplitDW> {};
-}  // namespace us
+} // namespace us
 
 void use(stretto::layer_list<us::Step::model>& layers) {
   us::my_tensors tensors;

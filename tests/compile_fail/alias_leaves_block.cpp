@@ -18,6 +18,6 @@ struct Identity : Whole<stretto::mlp> {
 };
 struct Made : stretto::Block<Norm, stretto::Detach, Identity> {};
 struct Step : stretto::Schedule<Made, stretto::Serial> {};
-}  // namespace us
+} // namespace us
 
 template struct stretto::proof<us::Step>;

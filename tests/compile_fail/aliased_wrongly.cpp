@@ -14,8 +14,9 @@ struct Exchange : Whole<stretto::dispatch> {
   using aliases = stretto::values<tokens, expert_in>;
 #endif
 };
-struct Made : stretto::Block<Attention, stretto::Detach, Exchange, stretto::Detach, Experts, stretto::Detach, Combine> {};
+struct Made : stretto::Block<Attention, stretto::Detach, Exchange, stretto::Detach, Experts, stretto::Detach,
+                             Combine> {};
 struct Step : stretto::Schedule<Made, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 template struct stretto::proof<us::Step>;

@@ -16,7 +16,7 @@ struct Residual : Whole<stretto::mlp> {
 };
 struct Identity : stretto::Block<Residual> {};
 struct Step : stretto::Schedule<Identity, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 void use(stretto::layer_list<us::Step::model>& layers) {
   stretto::null_tensors tensors;

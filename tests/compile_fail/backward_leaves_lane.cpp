@@ -28,7 +28,7 @@ struct Wandering {
 };
 struct Mixed : stretto::Block<Mixer, stretto::Detach, Expander> {};
 struct Step : stretto::Schedule<Mixed, Wandering> {};
-}  // namespace us
+} // namespace us
 
 template struct stretto::proof<us::Step>;
 // public bug: building-blocks-04

@@ -11,13 +11,15 @@ struct Mixer : stretto::Phase<stretto::dispatch> {
   void forward(auto&) {}
 };
 struct Wandering {
-  static constexpr void pair(stretto::pair_builder& p) { p.comm(p.f.forward(stretto::dispatch), p.b.backward(stretto::dispatch)); }
+  static constexpr void pair(stretto::pair_builder& p) {
+    p.comm(p.f.forward(stretto::dispatch), p.b.backward(stretto::dispatch));
+  }
 #ifdef STRETTO_COMPILE_FAIL
   static constexpr void backward(stretto::pair_builder& p) { p.compute(p.b.backward(stretto::dispatch)); }
 #endif
 };
 struct Mixed : stretto::Block<Mixer> {};
 struct Step : stretto::Schedule<Mixed, Wandering, stretto::OneFOneB> {};
-}  // namespace us
+} // namespace us
 
 template struct stretto::proof<us::Step>;

@@ -11,7 +11,7 @@ struct Second : Layer {};
 #endif
 struct Model : stretto::Blocks<Layer, Second> {};
 struct Step : stretto::Schedule<Model, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 void use(stretto::layer_list<us::Step::model>& layers) {
   stretto::null_tensors tensors;

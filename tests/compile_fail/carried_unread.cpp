@@ -18,7 +18,7 @@ struct Carrier : stretto::Block<Head> {
 };
 struct Model : stretto::Blocks<Layer, Carrier> {};
 struct Step : stretto::Schedule<Model, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 #ifndef STRETTO_WITH_EXECUTOR
 template struct stretto::proof<us::Step>;

@@ -4,14 +4,14 @@
 #include "layer.hpp"
 
 namespace us {
-struct Rewriter
-    : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Experts, stretto::Detach, Combine> {
+struct Rewriter : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Experts,
+                                 stretto::Detach, Combine> {
 #ifdef STRETTO_COMPILE_FAIL
   using carries = stretto::values<hidden>;
 #endif
 };
 struct Step : stretto::Schedule<Rewriter, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 #ifndef STRETTO_WITH_EXECUTOR
 template struct stretto::proof<us::Step>;

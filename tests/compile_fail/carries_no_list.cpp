@@ -23,7 +23,7 @@ struct Passing : stretto::Block<Reader> {
 };
 struct Model : stretto::Blocks<Start, Passing> {};
 struct Step : stretto::Schedule<Model, stretto::Serial> {};
-}  // namespace us
+} // namespace us
 
 void use(stretto::layer_list<us::Step::model>& layers) {
   stretto::null_tensors tensors;

@@ -17,7 +17,7 @@ struct Twice {
   }
 };
 struct Step : stretto::Schedule<Layer, Twice> {};
-}  // namespace us
+} // namespace us
 
 #ifndef STRETTO_WITH_EXECUTOR
 template struct stretto::proof<us::Step>;

@@ -16,9 +16,11 @@ struct Late : Whole<stretto::mlp> {
   void backward_weight(auto& io) { (void)io.saved(); }
 #endif
 };
-struct Routed : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Late, stretto::Detach, Combine> {};
+struct Routed
+    : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Late, stretto::Detach, Combine> {
+};
 struct Step : stretto::Schedule<Routed, stretto::TwoStream1F1B, stretto::SplitDW> {};
-}  // namespace us
+} // namespace us
 
 void use(stretto::layer_list<us::Step::model>& layers) {
   stretto::null_tensors tensors;

@@ -13,9 +13,9 @@ struct NoWeightHalf : stretto::Phase<stretto::mlp> {
   void forward(auto&) {}
   void backward_input(auto&) {}
 };
-struct Halved : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, NoWeightHalf, stretto::Detach, Combine> {
-};
+struct Halved : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, NoWeightHalf,
+                               stretto::Detach, Combine> {};
 struct Step : stretto::Schedule<Halved, stretto::Serial> {};
-}  // namespace us
+} // namespace us
 
 template struct stretto::proof<us::Step>;

@@ -14,10 +14,10 @@ struct LateReader : Whole<stretto::mlp> {
 #endif
   using writes = stretto::values<expert_out>;
 };
-struct ReadTwice : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, LateReader, stretto::Detach, Combine> {
-};
+struct ReadTwice : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, LateReader,
+                                  stretto::Detach, Combine> {};
 struct Step : stretto::Schedule<ReadTwice, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 #ifndef STRETTO_WITH_EXECUTOR
 template struct stretto::proof<us::Step>;

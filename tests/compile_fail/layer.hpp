@@ -43,7 +43,7 @@ struct Combine : Whole<stretto::combine> {
   using writes = stretto::values<hidden>;
 };
 
-struct Layer
-    : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Experts, stretto::Detach, Combine> {};
+struct Layer : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Experts, stretto::Detach,
+                              Combine> {};
 
-}  // namespace us
+} // namespace us

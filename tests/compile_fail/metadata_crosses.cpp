@@ -15,6 +15,6 @@ struct Late : Whole<stretto::mlp> {
 };
 struct Tail : stretto::Block<Late> {};
 struct Step : stretto::Schedule<stretto::Blocks<Layer, Tail>, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 template struct stretto::proof<us::Step>;

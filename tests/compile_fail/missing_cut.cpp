@@ -12,7 +12,7 @@ struct Joined : stretto::Block<Attention,
                                Dispatch, stretto::Detach, Experts, stretto::Detach, Combine> {
 };
 struct Step : stretto::Schedule<Joined, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 #ifndef STRETTO_WITH_EXECUTOR
 template struct stretto::proof<us::Step>;

@@ -18,7 +18,7 @@ struct Short {
   }
 };
 struct Step : stretto::Schedule<Layer, Short, stretto::SplitDW> {};
-}  // namespace us
+} // namespace us
 
 #ifndef STRETTO_WITH_EXECUTOR
 template struct stretto::proof<us::Step>;

@@ -22,6 +22,6 @@ struct Normed : stretto::Block<Norm,
 };
 struct Model : stretto::Blocks<First, Normed> {};
 struct Step : stretto::Schedule<Model, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 template struct stretto::proof<us::Step>;

@@ -13,10 +13,10 @@ struct ForwardOnly : stretto::Phase<stretto::mlp> {
   void backward(auto&) {}
 #endif
 };
-struct Plain : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, ForwardOnly, stretto::Detach, Combine> {
-};
+struct Plain : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, ForwardOnly,
+                              stretto::Detach, Combine> {};
 struct Step : stretto::Schedule<Plain, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 void use(stretto::layer_list<us::Step::model>& layers) {
   stretto::null_tensors tensors;

@@ -14,10 +14,10 @@ struct MisspeltCombine : Whole<stretto::combine> {
 #endif
   using writes = stretto::values<hidden>;
 };
-struct Misspelt : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Experts, stretto::Detach, MisspeltCombine> {
-};
+struct Misspelt : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Experts,
+                                 stretto::Detach, MisspeltCombine> {};
 struct Step : stretto::Schedule<Misspelt, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 #ifndef STRETTO_WITH_EXECUTOR
 template struct stretto::proof<us::Step>;

@@ -9,14 +9,14 @@ struct WholeBackward : stretto::Phase<stretto::mlp> {
   void forward(auto&) {}
   void backward(auto&) {}
 };
-struct Unsplit : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, WholeBackward, stretto::Detach, Combine> {
-};
+struct Unsplit : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, WholeBackward,
+                                stretto::Detach, Combine> {};
 #ifdef STRETTO_COMPILE_FAIL
 struct Step : stretto::Schedule<Unsplit, stretto::TwoStream1F1B, stretto::SplitDW> {};
 #else
 struct Step : stretto::Schedule<Unsplit, stretto::TwoStream1F1B> {};
 #endif
-}  // namespace us
+} // namespace us
 
 #ifndef STRETTO_WITH_EXECUTOR
 template struct stretto::proof<us::Step>;

@@ -10,7 +10,7 @@ struct Model : stretto::Blocks<> {};
 struct Model : stretto::Blocks<Layer> {};
 #endif
 struct Step : stretto::Schedule<Model, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 void use(stretto::layer_list<us::Step::model>& layers) {
   stretto::null_tensors tensors;

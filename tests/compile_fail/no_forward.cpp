@@ -13,9 +13,11 @@ struct Mute : stretto::Phase<stretto::mlp> {
   void backward(auto&) {}
   static constexpr bool has_weights = false;
 };
-struct Made : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Mute, stretto::Detach, Combine> {};
+struct Made
+    : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Mute, stretto::Detach, Combine> {
+};
 struct Step : stretto::Schedule<Made, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 void use(stretto::layer_list<us::Step::model>& layers) {
   stretto::null_tensors tensors;

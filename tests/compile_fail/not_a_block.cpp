@@ -7,11 +7,12 @@ namespace us {
 #ifdef STRETTO_COMPILE_FAIL
 struct Loose {
 #else
-struct Loose : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Experts, stretto::Detach, Combine> {
+struct Loose : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Experts, stretto::Detach,
+                              Combine> {
 #endif
 };
 struct Step : stretto::Schedule<Loose, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 void use(stretto::layer_list<us::Step::model>& layers) {
   stretto::null_tensors tensors;

@@ -13,9 +13,11 @@ struct Bare : Whole<stretto::mlp> {
 #endif
   using writes = stretto::values<expert_out>;
 };
-struct Made : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Bare, stretto::Detach, Combine> {};
+struct Made
+    : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Bare, stretto::Detach, Combine> {
+};
 struct Step : stretto::Schedule<Made, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 void use(stretto::layer_list<us::Step::model>& layers) {
   stretto::null_tensors tensors;

@@ -15,9 +15,11 @@ struct Plain : stretto::Phase<stretto::mlp> {
   void backward_input(auto&) {}
   void backward_weight(auto&) {}
 };
-struct Made : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Plain, stretto::Detach, Combine> {};
+struct Made
+    : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Plain, stretto::Detach, Combine> {
+};
 struct Step : stretto::Schedule<Made, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 void use(stretto::layer_list<us::Step::model>& layers) {
   stretto::null_tensors tensors;

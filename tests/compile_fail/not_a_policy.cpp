@@ -5,15 +5,13 @@
 namespace us {
 struct NoPair {
 #ifdef STRETTO_COMPILE_FAIL
-  static constexpr void pear(stretto::pair_builder& p) {
+  static constexpr void pear(stretto::pair_builder& p) { stretto::Serial::pair(p); }
 #else
-  static constexpr void pair(stretto::pair_builder& p) {
+  static constexpr void pair(stretto::pair_builder& p) { stretto::Serial::pair(p); }
 #endif
-    stretto::Serial::pair(p);
-  }
 };
 struct Step : stretto::Schedule<Layer, NoPair> {};
-}  // namespace us
+} // namespace us
 
 #ifndef STRETTO_WITH_EXECUTOR
 template struct stretto::proof<us::Step>;

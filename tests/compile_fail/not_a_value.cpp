@@ -14,9 +14,10 @@ struct Foreign : Whole<stretto::mlp> {
   using reads = stretto::values<expert_in>;
   using writes = stretto::values<expert_out, stranger>;
 };
-struct Made : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Foreign, stretto::Detach, Combine> {};
+struct Made : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Foreign, stretto::Detach,
+                             Combine> {};
 struct Step : stretto::Schedule<Made, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 void use(stretto::layer_list<us::Step::model>& layers) {
   stretto::null_tensors tensors;

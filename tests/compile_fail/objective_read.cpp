@@ -19,9 +19,9 @@ struct Gathering : Whole<stretto::combine> {
 #endif
   using writes = stretto::values<hidden>;
 };
-struct Scored : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Scoring, stretto::Detach, Gathering> {
-};
+struct Scored : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Scoring,
+                               stretto::Detach, Gathering> {};
 struct Step : stretto::Schedule<Scored, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 template struct stretto::proof<us::Step>;

@@ -12,7 +12,7 @@ using layers_of = stretto::layer_list<Other>;
 #else
 using layers_of = stretto::layer_list<Step::model>;
 #endif
-}  // namespace us
+} // namespace us
 
 void use(us::layers_of& layers) {
   stretto::null_tensors tensors;

@@ -17,7 +17,7 @@ struct Other : gate_of<gated, hidden> {};
 #endif
 struct Made : stretto::Block<Gate, stretto::Detach, Other> {};
 struct Step : stretto::Schedule<Made, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 void use(stretto::layer_list<us::Step::model>& layers) {
   stretto::null_tensors tensors;

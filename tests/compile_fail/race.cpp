@@ -17,7 +17,7 @@ struct Step : stretto::Schedule<Layer, stretto::TwoStream1F1B, stretto::SplitDW>
   }
 #endif
 };
-}  // namespace us
+} // namespace us
 
 #ifndef STRETTO_WITH_EXECUTOR
 template struct stretto::proof<us::Step>;

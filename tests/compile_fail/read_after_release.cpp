@@ -34,7 +34,7 @@ struct Forgetful {
   }
 };
 struct Step : stretto::Schedule<Counted, Forgetful> {};
-}  // namespace us
+} // namespace us
 
 #ifndef STRETTO_WITH_EXECUTOR
 template struct stretto::proof<us::Step>;

@@ -10,7 +10,7 @@ struct Frugal : stretto::Block<Attention, Detach, Recompute<Dispatch, Detach, Ex
 struct Frugal : stretto::Block<Attention, Detach, Dispatch, Detach, Recompute<Experts>, Detach, Combine> {};
 #endif
 struct Step : stretto::Schedule<Frugal, stretto::TwoStream1F1B, stretto::SplitDW> {};
-}  // namespace us
+} // namespace us
 
 template struct stretto::proof<us::Step>;
 // public bug: megatron-08

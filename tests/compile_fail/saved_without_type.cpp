@@ -12,9 +12,10 @@ struct Rooting : Whole<stretto::mlp> {
 #endif
   void forward(auto& io) { io.saved() = 2.0; }
 };
-struct Made : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Rooting, stretto::Detach, Combine> {};
+struct Made : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Rooting, stretto::Detach,
+                             Combine> {};
 struct Step : stretto::Schedule<Made, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 void use(stretto::layer_list<us::Step::model>& layers) {
   stretto::null_tensors tensors;

@@ -14,9 +14,10 @@ struct Keeper : Whole<stretto::mlp> {
   using saves = stretto::values<expert_in>;
 #endif
 };
-struct Made : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Keeper, stretto::Detach, Combine> {};
+struct Made : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Keeper, stretto::Detach,
+                             Combine> {};
 struct Step : stretto::Schedule<Made, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 void use(stretto::layer_list<us::Step::model>& layers) {
   stretto::null_tensors tensors;

@@ -13,9 +13,10 @@ struct OneBuffer : Whole<stretto::dispatch> {
   static constexpr int in_flight = 2;
 #endif
 };
-struct Made : stretto::Block<Attention, stretto::Detach, OneBuffer, stretto::Detach, Experts, stretto::Detach, Combine> {};
+struct Made : stretto::Block<Attention, stretto::Detach, OneBuffer, stretto::Detach, Experts, stretto::Detach,
+                             Combine> {};
 struct Step : stretto::Schedule<Made, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 template struct stretto::proof<us::Step>;
 // public bug: building-blocks-13

@@ -10,6 +10,6 @@ struct Step : stretto::Schedule<Layer, stretto::TwoStream1F1B, SharedExpertsBesi
 #else
 struct Step : stretto::Schedule<Layer, SharedExpertsBesideDispatch> {};
 #endif
-}  // namespace us
+} // namespace us
 
 template struct stretto::proof<us::Step>;

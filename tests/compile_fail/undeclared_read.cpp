@@ -14,9 +14,10 @@ struct Peeking : Whole<stretto::mlp> {
   using writes = stretto::values<expert_out>;
   void forward(auto& io) { (void)io[residual{}]; }
 };
-struct Nosy : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Peeking, stretto::Detach, Combine> {};
+struct Nosy : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Peeking, stretto::Detach,
+                             Combine> {};
 struct Step : stretto::Schedule<Nosy, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 void use(stretto::layer_list<us::Step::model>& layers) {
   stretto::null_tensors tensors;

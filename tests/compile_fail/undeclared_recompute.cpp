@@ -12,16 +12,16 @@ struct Recomputing : Whole<stretto::mlp> {
   using saves = stretto::values<expert_in>;
   void backward_input(auto& io) {
 #ifdef STRETTO_COMPILE_FAIL
-    (void)io[tokens{}];  // dispatch as well, which is another node
+    (void)io[tokens{}]; // dispatch as well, which is another node
 #else
     (void)io[expert_in{}];
 #endif
   }
 };
-struct Frugal : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Recomputing, stretto::Detach, Combine> {
-};
+struct Frugal : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Recomputing,
+                               stretto::Detach, Combine> {};
 struct Step : stretto::Schedule<Frugal, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 void use(stretto::layer_list<us::Step::model>& layers) {
   stretto::null_tensors tensors;

@@ -14,9 +14,10 @@ struct Assigning : Whole<stretto::mlp> {
   void forward(auto& io) { (void)io.out(expert_out{}); }
 #endif
 };
-struct Loose : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Assigning, stretto::Detach, Combine> {};
+struct Loose : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, Assigning,
+                              stretto::Detach, Combine> {};
 struct Step : stretto::Schedule<Loose, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 void use(stretto::layer_list<us::Step::model>& layers) {
   stretto::null_tensors tensors;

@@ -24,7 +24,7 @@ struct Hasty {
   }
 };
 struct Step : stretto::Schedule<Layer, Hasty, stretto::SplitDW> {};
-}  // namespace us
+} // namespace us
 
 #ifndef STRETTO_WITH_EXECUTOR
 template struct stretto::proof<us::Step>;

@@ -20,7 +20,7 @@ struct Eager {
   }
 };
 struct Step : stretto::Schedule<Layer, Eager, stretto::SplitDW> {};
-}  // namespace us
+} // namespace us
 
 #ifndef STRETTO_WITH_EXECUTOR
 template struct stretto::proof<us::Step>;

@@ -29,6 +29,6 @@ struct Wandering {
 };
 struct Mixed : stretto::Block<Mixer, stretto::Detach, Expander> {};
 struct Step : stretto::Schedule<Mixed, Wandering, stretto::SplitDW> {};
-}  // namespace us
+} // namespace us
 
 template struct stretto::proof<us::Step>;

@@ -14,10 +14,10 @@ struct ResidualAgain : Whole<stretto::mlp> {
   using writes = stretto::values<expert_out>;
 #endif
 };
-struct Rewritten : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, ResidualAgain, stretto::Detach, Combine> {
-};
+struct Rewritten : stretto::Block<Attention, stretto::Detach, Dispatch, stretto::Detach, ResidualAgain,
+                                  stretto::Detach, Combine> {};
 struct Step : stretto::Schedule<Rewritten, stretto::TwoStream1F1B> {};
-}  // namespace us
+} // namespace us
 
 #ifndef STRETTO_WITH_EXECUTOR
 template struct stretto::proof<us::Step>;

@@ -344,8 +344,7 @@ template <class Tensor> bool arrives_alone() {
   group.run([&](int rank) {
     host::peers<Tensor> peers(mailbox, rank);
     both[static_cast<std::size_t>(rank)] = laws::what_arrives_is_its_own(
-        peers, rank, 1 - rank,
-        [](int n) { return Tensor{{std::make_shared<int>(n)}}; },
+        peers, rank, 1 - rank, [](int n) { return Tensor{{std::make_shared<int>(n)}}; },
         [](Tensor const& t) { return t.defined() ? *t.number : -1; }, [](Tensor& t) { *t.number = 99; });
   });
   return both[0] != 0 && both[1] != 0;

@@ -109,8 +109,7 @@ TEST_CASE("a receive stands before a send only if its message is ready before it
   });
 }
 
-TEST_CASE("placing every receive right before its reader would deadlock without buffers",
-          "[pipelines-04]") {
+TEST_CASE("placing every receive right before its reader would deadlock without buffers", "[pipelines-04]") {
   // The reason for the order of messages, shown on the plainest pipeline: both ranks send first.
   plan const made = lay_out<OneFOneB>(facts_of<OneFOneB>(2, 4));
   auto steps = oracle::steps_of(2, lower_messages(made));

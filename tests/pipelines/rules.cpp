@@ -47,7 +47,8 @@ struct JustSmallEnough : Vast {
 };
 static_assert(pipeline_proof<Vast>::at_construction && !prove<Vast>());
 static_assert(prove<JustSmallEnough>().what == fault::missing);
-static_assert(!pipeline_proof<DualPipeV>::at_construction && !pipeline_proof<InterleavedOverlapped<>>::at_construction);
+static_assert(!pipeline_proof<DualPipeV>::at_construction &&
+              !pipeline_proof<InterleavedOverlapped<>>::at_construction);
 
 plan_diagnosis verdict(plan_facts const& facts, std::vector<std::vector<call>> const& ranks, int bound = -1) {
   return check_plan(oracle::plan_of({facts, ranks, std::vector<int>(ranks.size(), bound)}));
@@ -73,15 +74,14 @@ fault told(plan_facts const& of, plan_diagnosis const& wrong) {
   return wrong.what;
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("a program that is too large for the compiler says so, and is proved when it is made", "[plans]") {
   CHECK(check_plan<Vast>(1, 1001).what == fault::missing);
   CHECK_THROWS_AS(proved_plan<Vast>(1, 1001), std::invalid_argument);
 }
 
-TEST_CASE("every rule has a code of its own, in ascending order, a sentence and a remedy",
-          "[megatron-33]") {
+TEST_CASE("every rule has a code of its own, in ascending order, a sentence and a remedy", "[megatron-33]") {
   std::string last;
   for (rule const& one : rules) {
     std::string const text = one.sentence, code = "stretto[" + std::string(one.code) + "]: ";
@@ -180,8 +180,7 @@ TEST_CASE("messages that break a rule are named with both ranks") {
   long const send = find(0, step_kind::send), receive = find(1, step_kind::receive);
   CHECK(with([](auto&) {}) == fault::none);
   CHECK(with([&](auto& steps) { steps[0].erase(steps[0].begin() + send); }) == fault::unmatched_message);
-  CHECK(with([&](auto& steps) { steps[1].erase(steps[1].begin() + receive); }) ==
-        fault::unmatched_message);
+  CHECK(with([&](auto& steps) { steps[1].erase(steps[1].begin() + receive); }) == fault::unmatched_message);
   CHECK(with([&](auto& steps) {
           steps[0].insert(steps[0].begin() + send, steps[0][static_cast<std::size_t>(send)]);
         }) == fault::unmatched_message);

@@ -18,7 +18,8 @@ namespace {
 /// Sizes around every threshold of the pipelines, or all up to 8 ranks and 32 microbatches.
 void each_size(auto&& act) {
   for (int ranks = 1; ranks <= (is_sanitized ? 4 : 8); ++ranks) {
-    std::vector<int> some = {1, ranks, ranks + 1, 2 * ranks - 1, 2 * ranks, 3 * ranks + 1, is_sanitized ? 1 : 32};
+    std::vector<int> some = {
+        1, ranks, ranks + 1, 2 * ranks - 1, 2 * ranks, 3 * ranks + 1, is_sanitized ? 1 : 32};
     for (int microbatches = 1; microbatches <= 32; ++microbatches) {
       bool const chosen =
           std::find(some.begin(), some.end(), microbatches) != some.end() && ranks != 5 && ranks != 7;

@@ -12,15 +12,17 @@ using lowered::policy;
 
 // The bend of a V without layers before it: the first layer behind the bend reads what came in from another rank, but is not
 // the first of a chunk that receives. A W that runs apart then still reads it while the next message comes in.
-TEST_CASE("an empty chunk before the bend of a V is legal where W runs apart",
-          "[tables][pipelines-02]") {
+TEST_CASE("an empty chunk before the bend of a V is legal where W runs apart", "[tables][pipelines-02]") {
   for (int const ranks : {2, 3, 4}) {
     for (int const microbatches : {2 * ranks - 1, 4 * ranks}) {
       lowered::each_pipeline(ranks, microbatches, [&](plan made) {
         plan_facts const facts = made.facts();
         if (facts.map != placement::vee) return;
-        auto const types = [&](int stage) { return std::vector<int>(stage == ranks - 1 ? 0U : 2U, lowered::moe); };
-        lowered::step const step = lowered::lower(std::move(made), policy::split, lowered::with_ends(facts, types));
+        auto const types = [&](int stage) {
+          return std::vector<int>(stage == ranks - 1 ? 0U : 2U, lowered::moe);
+        };
+        lowered::step const step =
+            lowered::lower(std::move(made), policy::split, lowered::with_ends(facts, types));
         for (flat_table const& table : step.tables) {
           INFO(facts.name << ' ' << ranks << ' ' << microbatches);
           CHECK_FALSE(table.check());
@@ -42,9 +44,10 @@ TEST_CASE("both ends list messages in one order where pairs are uneven", "[table
           return std::vector<int>(stage / facts.ranks % 2 == 0 ? layers.first : layers.second, lowered::moe);
         };
         plan again(std::move(made));
-        lowered::step step = lowered::lower(std::move(again), policy::split, lowered::with_ends(facts, types));
-        INFO(facts.name << ", " << ranks << " ranks, " << facts.chunks << " chunks, " << layers.first << " or "
-                        << layers.second << " layers");
+        lowered::step step =
+            lowered::lower(std::move(again), policy::split, lowered::with_ends(facts, types));
+        INFO(facts.name << ", " << ranks << " ranks, " << facts.chunks << " chunks, " << layers.first
+                        << " or " << layers.second << " layers");
         CHECK(lowered::ends_agree(step));
         made = std::move(step.all);
       }
@@ -58,7 +61,8 @@ TEST_CASE("an embedding and a head that cost nothing cost nothing", "[tables]") 
   auto const makespan = [](plan made, bool ends) {
     plan_facts const facts = made.facts();
     auto const inner = lowered::only_moe(4);
-    lowered::step const step = lowered::lower(std::move(made), policy::split, ends ? lowered::with_ends(facts, inner) : inner);
+    lowered::step const step =
+        lowered::lower(std::move(made), policy::split, ends ? lowered::with_ends(facts, inner) : inner);
     double last = 0;
     auto const cost = [](int, op const& o) { return o.block == lowered::moe ? 1.0 : 0.0; };
     for (auto const& rank : simulate_ops(facts, step.tables, cost))

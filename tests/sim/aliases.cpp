@@ -138,7 +138,9 @@ TEST_CASE("the table knows an alias by the storage behind it", "[aliases]") {
     // The input goes back behind its last reader of that name, on the other lane; and the output is no storage.
     for (int const v : {t, x}) {
       detail::sequence<release> early = releases;
-      auto const changed = [&](release const& r) { return r.group == o.group && r.cell == cells::first_root + v; };
+      auto const changed = [&](release const& r) {
+        return r.group == o.group && r.cell == cells::first_root + v;
+      };
       early.shrink(std::remove_if(early.begin(), early.end(), changed) - early.begin());
       early.push_back({row, o.group, cells::first_root + v});
       diagnosis const wrong = found(early);

@@ -57,7 +57,8 @@ std::string attacked(network<typename Schedule::model>& net, int microbatches, b
   stretto::sim::peers::mail mail;
   stretto::sim::peers peers(mail);
   std::deque<stretto::sim::lanes> lanes;
-  std::deque<stretto::executor<Schedule, stretto::sim::tensors, stretto::sim::lanes, stretto::sim::peers>> executors;
+  std::deque<stretto::executor<Schedule, stretto::sim::tensors, stretto::sim::lanes, stretto::sim::peers>>
+      executors;
   std::vector<std::function<void()>> steps;
   for (int rank = 0; rank < ranks; ++rank) {
     lanes.emplace_back(world, rank);

@@ -370,7 +370,8 @@ std::string describe(std::vector<int> const& taken) {
     block_facts const& f = p.model.blocks[k];
     out << "\nblock " << k << ":";
     for (int ph = 0; ph < f.phases; ++ph) {
-      out << (ph > 0 && f.node_of[ph] != f.node_of[ph - 1] ? " | " : " ") << (f.recomputes[f.node_of[ph]] ? "again " : "") << name_of(f.kind[ph]) << '(';
+      out << (ph > 0 && f.node_of[ph] != f.node_of[ph - 1] ? " | " : " ")
+          << (f.recomputes[f.node_of[ph]] ? "again " : "") << name_of(f.kind[ph]) << '(';
       for (int r = 0; r < f.leaves; ++r)
         if (f.leaf_phase[r] == ph)
           out << (f.leaf_root[r] < 0 ? "in" : "v") << (f.leaf_root[r] < 0 ? f.leaf_input[r] : f.leaf_root[r])

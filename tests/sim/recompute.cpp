@@ -6,8 +6,8 @@
 #include <catch2/catch_test_macros.hpp>
 
 using namespace stretto;
-using toy::hidden, toy::residual, toy::parameter;
 using sim_test::bits;
+using toy::hidden, toy::residual, toy::parameter;
 
 namespace {
 
@@ -102,7 +102,7 @@ template <class Layer, class... Policies> bits of_one_rank(int microbatches, tal
 template <class Layer, class... Policies> std::string attacked(int ranks, int microbatches) {
   network<Layer> net(ranks, microbatches);
   return sim_test::attacked<Schedule<Model<Layer>, Policies...>>(net, microbatches,
-                                                                of_one_rank<Kept, Serial>(microbatches));
+                                                                 of_one_rank<Kept, Serial>(microbatches));
 }
 
 } // namespace

@@ -17,7 +17,8 @@ namespace {
 class busy_node {
 public:
   explicit busy_node(std::uint64_t seed)
-      : up_("up", random_tensor({16, 32}, at::kFloat, seed)), bias_("bias", random_tensor({32}, at::kFloat, seed + 1)),
+      : up_("up", random_tensor({16, 32}, at::kFloat, seed)),
+        bias_("bias", random_tensor({32}, at::kFloat, seed + 1)),
         down_("down", random_tensor({32, 16}, at::kFloat, seed + 2)), flights_(microbatches) {}
 
   static constexpr int microbatches = 40;
@@ -51,7 +52,7 @@ private:
   std::vector<flight> flights_;
 };
 
-}  // namespace
+} // namespace
 
 TEST_CASE("nodes on several threads, passes of one node on different threads",
           "[torch][megatron-28][building-blocks-04]") {

@@ -42,23 +42,28 @@ struct result {
 };
 
 at::Tensor input_of(int rank, std::int64_t tokens) {
-  return random_tensor({tokens, channels}, at::kDouble, static_cast<std::uint64_t>(rank)).set_requires_grad(true);
+  return random_tensor({tokens, channels}, at::kDouble, static_cast<std::uint64_t>(rank))
+      .set_requires_grad(true);
 }
 at::Tensor root_gradient_of(int rank, std::int64_t tokens) {
   return random_tensor({tokens, choices, channels}, at::kDouble, static_cast<std::uint64_t>(70 + rank));
 }
-at::Tensor expert_weights(int experts) { return random_tensor({experts, channels, channels}, at::kDouble, 99); }
+at::Tensor expert_weights(int experts) {
+  return random_tensor({experts, channels, channels}, at::kDouble, 99);
+}
 
 result through_the_exchange(host::communicator rows, int local_experts, at::Tensor const& ids) {
   exchange comm(rows, local_experts);
   auto const experts = local_experts * comm.ranks();
   auto const x = input_of(comm.rank(), ids.size(0));
-  st::parameter weight("w", expert_weights(experts).narrow(0, comm.rank() * local_experts, local_experts).clone());
+  st::parameter weight("w",
+                       expert_weights(experts).narrow(0, comm.rank() * local_experts, local_experts).clone());
 
   auto const sorted = st::order_by_expert(ids, experts);
   exchange::routing const where{{sorted.rows.begin(), sorted.rows.end()}};
   exchange::handle made;
-  auto const arrived = st::dispatch_rows(comm, st::permute_rows(x, sorted.order, sorted.inverse, choices), where, made);
+  auto const arrived =
+      st::dispatch_rows(comm, st::permute_rows(x, sorted.order, sorted.inverse, choices), where, made);
   auto const local = st::order_arrived(made.arrived(), local_experts);
   auto const y = st::expert_linear(st::permute_rows(arrived, local.order, local.inverse), local.rows, weight);
   auto const back = st::combine_rows(comm, st::permute_rows(y, local.inverse, local.order), made);
@@ -68,7 +73,7 @@ result through_the_exchange(host::communicator rows, int local_experts, at::Tens
   return {output.detach(), gradients[0], gradients[1]};
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("experts on several ranks agree with all experts at hand", "[torch]") {
   auto const ranks = GENERATE(1, 2, 3);
@@ -117,7 +122,8 @@ TEST_CASE("the exchange moves every type of row", "[torch]") {
     exchange comm(rows, 1);
     exchange::handle made;
     auto const mine = at::full({3, 5}, rank + 1, type);
-    arrived[static_cast<std::size_t>(rank)] = comm.dispatch(mine, {{rank == 0 ? std::vector<int>{1, 2} : std::vector<int>{0, 3}}}, made);
+    arrived[static_cast<std::size_t>(rank)] =
+        comm.dispatch(mine, {{rank == 0 ? std::vector<int>{1, 2} : std::vector<int>{0, 3}}}, made);
   });
   CHECK(same_bits(arrived[0], at::full({1, 5}, 1, type)));
   CHECK(same_bits(arrived[1], at::cat({at::full({2, 5}, 1, type), at::full({3, 5}, 2, type)})));
@@ -149,8 +155,9 @@ TEST_CASE("the handle of another microbatch is refused with the places of both",
   lanes.drain();
   // With the same number of rows nothing else would show it.
   issue(stretto::combine, 1, [&] { comm.combine(x, handles[0]); });
-  CHECK_THROWS_WITH(lanes.drain(), Catch::Matchers::ContainsSubstring(
-                                       "a handle of layer 4, microbatch 0 is used for layer 4, microbatch 1"));
+  CHECK_THROWS_WITH(lanes.drain(),
+                    Catch::Matchers::ContainsSubstring(
+                        "a handle of layer 4, microbatch 0 is used for layer 4, microbatch 1"));
 }
 
 TEST_CASE("ids are grouped by expert, in order within one", "[torch]") {

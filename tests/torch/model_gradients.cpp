@@ -51,11 +51,12 @@ struct worst_case {
 class rank_under_test {
 public:
   /// `capacity`: slots of an expert for the rows of a rank, 0: as many as there are.
-  rank_under_test(model_config const& config, int microbatches, stretto::host::group& group, int rank, int capacity)
+  rank_under_test(model_config const& config, int microbatches, stretto::host::group& group, int rank,
+                  int capacity)
       : rank_(rank), microbatches_(microbatches), ranks_(group.communicator(rank, 1)),
         rows_(group.communicator(rank, 0)), exchange_(rows_, config.experts / group.ranks(), capacity),
-        model_(config, exchange_),
-        plan_(stretto::proved_plan<stretto::OneFOneBOverlapped>(1, microbatches)), records_(static_cast<std::size_t>(config.layers * microbatches)) {
+        model_(config, exchange_), plan_(stretto::proved_plan<stretto::OneFOneBOverlapped>(1, microbatches)),
+        records_(static_cast<std::size_t>(config.layers * microbatches)) {
     model_.step().resize(config.layers, microbatches, group.ranks());
     if (capacity > 0) model_.step().use_slots(capacity, at::kCPU);
     for (int m = 0; m < microbatches; ++m) {
@@ -66,7 +67,8 @@ public:
     }
     std::size_t next = 0;
     model_.layers().for_each([&](auto& layer, int) {
-      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(layer)>, stretto::layer<MoeLayer<expert_exchange>>>)
+      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(layer)>,
+                                   stretto::layer<MoeLayer<expert_exchange>>>)
         layer.template phase<AttentionAndRouter>().routes().replay(&records_[next++]);
     });
     run_ = make_split_step({model_, plan_, {group.ranks(), 1, rank}, alone_, group.board()});
@@ -87,7 +89,8 @@ public:
       walk_model(model_, state, m);
       sum += model_.step().losses[static_cast<std::size_t>(m)].item<double>();
       for (auto const& layer : model_.step().auxiliary)
-        if (auto const& value = layer[static_cast<std::size_t>(m)]; value.defined()) sum += value.item<double>();
+        if (auto const& value = layer[static_cast<std::size_t>(m)]; value.defined())
+          sum += value.item<double>();
     }
     ranks_.all_reduce(&sum, 1);
     return sum * model_.step().share;
@@ -145,7 +148,7 @@ private:
   std::unique_ptr<step_runner> run_;
 };
 
-}  // namespace
+} // namespace
 
 TEST_CASE("the gradient of the whole model is that of finite differences", "[torch]") {
   auto config = tiny();

@@ -16,7 +16,7 @@ struct node_under_test {
 };
 
 struct node_gradients {
-  std::vector<at::Tensor> of_inputs;  ///< microbatch by microbatch
+  std::vector<at::Tensor> of_inputs; ///< microbatch by microbatch
   std::vector<at::Tensor> of_weights; ///< summed over the microbatches
 };
 
@@ -26,13 +26,15 @@ inline std::vector<at::Tensor> root_gradients_for(std::vector<at::Tensor> const&
   std::vector<at::Tensor> gradients;
   for (std::size_t i = 0; i < roots.size(); ++i) {
     auto generator = at::detail::createCPUGenerator(977 + 31 * i + static_cast<std::size_t>(microbatch));
-    gradients.push_back(at::randn(roots[i].sizes(), generator, at::kDouble).to(roots[i].device(), roots[i].scalar_type()));
+    gradients.push_back(
+        at::randn(roots[i].sizes(), generator, at::kDouble).to(roots[i].device(), roots[i].scalar_type()));
   }
   return gradients;
 }
 
 /// `split_late` runs every forward first, then every input half, then every weight half.
-inline node_gradients gradients_of(node_under_test const& node, at::ScalarType type, way how, int microbatches = 3) {
+inline node_gradients gradients_of(node_under_test const& node, at::ScalarType type, way how,
+                                   int microbatches = 3) {
   namespace ag = ::torch::autograd;
   stretto::torch::tensors adapter;
   auto weights = node.make(type);
@@ -45,9 +47,13 @@ inline node_gradients gradients_of(node_under_test const& node, at::ScalarType t
   std::vector<in_flight> flights(static_cast<std::size_t>(microbatches));
 
   auto const request_of = [](in_flight& f) {
-    return stretto::gradient_request<at::Tensor>{f.roots.data(), f.root_gradients.data(), nullptr,
-                                                 static_cast<int>(f.roots.size()), f.leaves.data(),
-                                                 f.leaf_gradients.data(), static_cast<int>(f.leaves.size())};
+    return stretto::gradient_request<at::Tensor>{f.roots.data(),
+                                                 f.root_gradients.data(),
+                                                 nullptr,
+                                                 static_cast<int>(f.roots.size()),
+                                                 f.leaves.data(),
+                                                 f.leaf_gradients.data(),
+                                                 static_cast<int>(f.leaves.size())};
   };
   auto const forward = [&](int m) {
     auto& f = flights[static_cast<std::size_t>(m)];

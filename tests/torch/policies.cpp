@@ -53,10 +53,9 @@ void check_policies(options const& o, corpus const& text) {
   }
 }
 
-}  // namespace
+} // namespace
 
-TEST_CASE("every policy gives the bits of ordinary autograd",
-          "[torch][megatron-21][building-blocks-07]") {
+TEST_CASE("every policy gives the bits of ordinary autograd", "[torch][megatron-21][building-blocks-07]") {
   text_file const file;
   auto o = small();
   SECTION("microbatches and ranks") {
@@ -72,7 +71,9 @@ TEST_CASE("every policy gives the bits of ordinary autograd",
   SECTION("one expert on each rank") { o.model.experts = 2; }
   SECTION("one expert on one rank") { o.model.experts = 1, o.model.top_k = 1, o.ep = 1; }
   SECTION("slots for all rows") { o.capacity = 2, o.ep = GENERATE(1, 2); }
-  SECTION("slots for all rows, bf16, of a large model's kind") { o.capacity = 8, o.model.experts = 16, o.model.type = number_type::bf16; }
+  SECTION("slots for all rows, bf16, of a large model's kind") {
+    o.capacity = 8, o.model.experts = 16, o.model.type = number_type::bf16;
+  }
   SECTION("more experts than rows") { o.model.experts = 64, o.batch = 1, o.model.sequence = 4; }
   CAPTURE(o.microbatches, o.ep, o.model.experts, o.model.top_k);
   check_policies(o, corpus(file.path(), o.model.sequence));
@@ -89,7 +90,8 @@ TEST_CASE("the number of expert ranks hardly changes the losses", "[torch][build
     o.ep = ranks;
     o.batch = 4 / ranks;
     auto const several = run(o, policy::split_dw, text);
-    for (std::size_t i = 0; i < one.losses.size(); ++i) CHECK(std::abs(one.losses[i] - several.losses[i]) <= 1e-5);
+    for (std::size_t i = 0; i < one.losses.size(); ++i)
+      CHECK(std::abs(one.losses[i] - several.losses[i]) <= 1e-5);
     CHECK(std::abs(one.held_out_loss - several.held_out_loss) <= 1e-5);
     CHECK(one.bigram_loss == several.bigram_loss);
   }
@@ -115,7 +117,8 @@ TEST_CASE("slots hardly change the losses, however many are empty", "[torch]") {
   o.capacity = GENERATE(2.0, 1.9);
   CHECK(slots_of(o) == (o.capacity == 2 ? 24 : 23));
   auto const with = run(o, policy::split_dw, text);
-  for (std::size_t i = 0; i < with.losses.size(); ++i) CHECK(std::abs(with.losses[i] - without.losses[i]) <= 1e-5);
+  for (std::size_t i = 0; i < with.losses.size(); ++i)
+    CHECK(std::abs(with.losses[i] - without.losses[i]) <= 1e-5);
   CHECK(std::abs(with.held_out_loss - without.held_out_loss) <= 1e-5);
 }
 
@@ -135,7 +138,8 @@ TEST_CASE("a choice without a slot ends the run with a sentence, whatever the po
     }
     CHECK_THAT(said, ContainsSubstring("step 1, rank 0, layer 1, microbatch 0: ") &&
                          ContainsSubstring(" choices found no slot; an expert has 6 and one was chosen ") &&
-                         ContainsSubstring("raise --capacity to ") && ContainsSubstring("(2.00 always suffices)"));
+                         ContainsSubstring("raise --capacity to ") &&
+                         ContainsSubstring("(2.00 always suffices)"));
     if (!first.empty()) CHECK(said.substr(said.find("step 1")) == first.substr(first.find("step 1")));
     first = said;
   }

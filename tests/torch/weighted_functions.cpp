@@ -35,14 +35,15 @@ node_under_test const norm_node{
     },
     rows_of_8, [](parameters& w, tensors const& x) { return tensors{st::rms_norm(x[0], w[0])}; }};
 
-node_under_test const expert_node{
-    [](at::ScalarType type) {
-      parameters w;
-      w.push_back(weight("experts", {5, 8, 12}, type, 3));
-      return w;
-    },
-    rows_of_8,
-    [](parameters& w, tensors const& x) { return tensors{st::expert_linear(x[0], {0, 7, 0, 1, 16}, w[0])}; }};
+node_under_test const expert_node{[](at::ScalarType type) {
+                                    parameters w;
+                                    w.push_back(weight("experts", {5, 8, 12}, type, 3));
+                                    return w;
+                                  },
+                                  rows_of_8,
+                                  [](parameters& w, tensors const& x) {
+                                    return tensors{st::expert_linear(x[0], {0, 7, 0, 1, 16}, w[0])};
+                                  }};
 
 /// As a library of matrix products would do it: weight gradients in float, added where they belong.
 struct accumulating_experts : st::expert_linear_op {
@@ -50,7 +51,9 @@ struct accumulating_experts : st::expert_linear_op {
     std::int64_t first = 0;
     for (std::size_t expert = 0; expert < rows.size(); first += rows[expert++]) {
       auto part = sum[static_cast<std::int64_t>(expert)];
-      auto const rows_of = [&](at::Tensor const& t) { return t.narrow(0, first, rows[expert]).to(sum.scalar_type()); };
+      auto const rows_of = [&](at::Tensor const& t) {
+        return t.narrow(0, first, rows[expert]).to(sum.scalar_type());
+      };
       part.addmm_(rows_of(x).t(), rows_of(dy));
     }
   }
@@ -60,13 +63,18 @@ private:
 };
 static_assert(st::accumulating_op<accumulating_experts> && !st::accumulating_op<st::expert_linear_op>);
 
-node_under_test const accumulating_node{expert_node.make, rows_of_8, [](parameters& w, tensors const& x) {
-  return tensors{st::expert_linear(x[0], accumulating_experts{{{0, 7, 0, 1, 16}}}, w[0])};
-}};
+node_under_test const accumulating_node{
+    expert_node.make, rows_of_8, [](parameters& w, tensors const& x) {
+      return tensors{st::expert_linear(x[0], accumulating_experts{{{0, 7, 0, 1, 16}}}, w[0])};
+    }};
 
-node_under_test const no_rows_node{
-    expert_node.make, [](at::ScalarType type, int) { return tensors{random_tensor({0, 8}, type, 1)}; },
-    [](parameters& w, tensors const& x) { return tensors{st::expert_linear(x[0], {0, 0, 0, 0, 0}, w[0])}; }};
+node_under_test const no_rows_node{expert_node.make,
+                                   [](at::ScalarType type, int) {
+                                     return tensors{random_tensor({0, 8}, type, 1)};
+                                   },
+                                   [](parameters& w, tensors const& x) {
+                                     return tensors{st::expert_linear(x[0], {0, 0, 0, 0, 0}, w[0])};
+                                   }};
 
 /// No input of this node can have a gradient.
 node_under_test const embedding_node{
@@ -100,17 +108,17 @@ node_under_test const mixed_node{
       return tensors{outer * x[0], outer.mm(w[3].value())};
     }};
 
-node_under_test const frozen_node{
-    [](at::ScalarType type) {
-      parameters w;
-      w.emplace_back("frozen", random_tensor({8, 12}, type, 9), false);
-      w.push_back(weight("trained", {12, 8}, type, 10));
-      w.emplace_back("frozen bias", random_tensor({8}, type, 11), false);
-      return w;
-    },
-    rows_of_8, [](parameters& w, tensors const& x) {
-      return tensors{st::linear(st::linear(x[0], w[0]), w[1]) + w[2].value()};
-    }};
+node_under_test const frozen_node{[](at::ScalarType type) {
+                                    parameters w;
+                                    w.emplace_back("frozen", random_tensor({8, 12}, type, 9), false);
+                                    w.push_back(weight("trained", {12, 8}, type, 10));
+                                    w.emplace_back("frozen bias", random_tensor({8}, type, 11), false);
+                                    return w;
+                                  },
+                                  rows_of_8,
+                                  [](parameters& w, tensors const& x) {
+                                    return tensors{st::linear(st::linear(x[0], w[0]), w[1]) + w[2].value()};
+                                  }};
 
 node_under_test const bare_node{[](at::ScalarType) { return parameters{}; }, rows_of_8,
                                 [](parameters&, tensors const& x) { return tensors{at::tanh(x[0])}; }};
@@ -132,13 +140,17 @@ struct named_node {
   char const* name;
   node_under_test const* node;
 };
-named_node const nodes[] = {{"linear", &linear_node},       {"norm", &norm_node},
-                            {"experts", &expert_node},      {"experts without rows", &no_rows_node},
+named_node const nodes[] = {{"linear", &linear_node},
+                            {"norm", &norm_node},
+                            {"experts", &expert_node},
+                            {"experts without rows", &no_rows_node},
                             {"experts that accumulate", &accumulating_node},
-                            {"embedding", &embedding_node}, {"mixed", &mixed_node},
-                            {"frozen", &frozen_node},       {"without parameters", &bare_node}};
+                            {"embedding", &embedding_node},
+                            {"mixed", &mixed_node},
+                            {"frozen", &frozen_node},
+                            {"without parameters", &bare_node}};
 
-}  // namespace
+} // namespace
 
 TEST_CASE("whole, split and ordinary backward give the same bits", "[torch][building-blocks-14]") {
   st::use_one_thread();
@@ -192,7 +204,8 @@ TEST_CASE("an operation that accumulates by itself sums what the others sum", "[
   auto const how = GENERATE(way::ordinary, way::whole, way::split_late);
   auto const type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
   auto const ours = gradients_of(accumulating_node, type, how), theirs = gradients_of(expert_node, type, how);
-  for (std::size_t i = 0; i < ours.of_inputs.size(); ++i) CHECK(same_bits(ours.of_inputs[i], theirs.of_inputs[i]));
+  for (std::size_t i = 0; i < ours.of_inputs.size(); ++i)
+    CHECK(same_bits(ours.of_inputs[i], theirs.of_inputs[i]));
   auto const rounding = type == at::kBFloat16 ? 2e-2 : type == at::kFloat ? 1e-5 : 1e-12;
   CHECK(at::allclose(ours.of_weights[0], theirs.of_weights[0], rounding, rounding));
   CHECK(ours.of_weights[0].abs().max().item<double>() > 0);
@@ -212,7 +225,8 @@ TEST_CASE("a parameter that a node uses twice gets both gradients", "[torch]") {
         w.push_back(weight("tied", {8, 8}, type, 12));
         return w;
       },
-      rows_of_8, [](parameters& w, tensors const& x) {
+      rows_of_8,
+      [](parameters& w, tensors const& x) {
         return tensors{st::linear(at::tanh(st::linear(x[0], w[0])), w[0]).mm(w[0].value())};
       }};
   auto const type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
@@ -264,7 +278,8 @@ TEST_CASE("roots without a gradient and leaves out of reach", "[torch]") {
   }
   at::Tensor root_gradients[] = {at::ones_like(roots[0]), {}, {}};
   at::Tensor leaf_gradients[] = {{}, at::ones({1}), {}};
-  stretto::gradient_request<at::Tensor> const request{roots, root_gradients, nullptr, 3, leaves, leaf_gradients, 3};
+  stretto::gradient_request<at::Tensor> const request{roots,  root_gradients, nullptr, 3,
+                                                      leaves, leaf_gradients, 3};
   auto const run = [&] {
     if (!split) return adapter.backward(context, request);
     adapter.backward_input(context, request);

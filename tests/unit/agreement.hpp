@@ -36,4 +36,4 @@ inline std::vector<std::string> const mixes = {"EH",    "EMH",   "EDH",     "EMM
                                                "EMDMH", "EDMMH", "EMMMMMH", "EDMDMMDH", "EMMMMMMH"};
 inline std::vector<int> const counts = {1, 2, 3, 8};
 
-}  // namespace toy
+} // namespace toy

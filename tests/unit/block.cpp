@@ -32,7 +32,7 @@ template <int Number, class Reads, class Writes> struct Step : Phase<mlp> {
   void forward(auto&) {}
 };
 
-}  // namespace
+} // namespace
 
 TEST_CASE("phases between two cuts are one node", "[block]") {
   block_facts const& moe = facts<MoeLayer>;
@@ -94,7 +94,8 @@ TEST_CASE("metadata and objectives are told apart", "[block]") {
 TEST_CASE("each reader has a leaf of its own", "[block]") {
   block_facts const& shared = facts<SharedLayer>;
   int const tokens = shared.find_root(id<toy::tokens>);
-  int const by_dispatch = shared.find_leaf(1, id<toy::tokens>), by_experts = shared.find_leaf(2, id<toy::tokens>);
+  int const by_dispatch = shared.find_leaf(1, id<toy::tokens>),
+            by_experts = shared.find_leaf(2, id<toy::tokens>);
   REQUIRE(by_dispatch >= 0);
   REQUIRE(by_experts >= 0);
   CHECK(by_dispatch != by_experts);
@@ -124,18 +125,20 @@ TEST_CASE("blocks that are wrong by themselves are diagnosed", "[block]") {
   auto const fault_of = []<class B>(std::type_identity<B>) { return check_block(B::describe(), 3); };
   CHECK_FALSE(check_block(facts<MoeLayer>, 0));
 
-  auto const twice =
-      fault_of(std::type_identity<Block<Step<0, values<a>, values<b>>, Detach, Step<1, values<a>, values<c, b>>>>{});
+  auto const twice = fault_of(
+      std::type_identity<Block<Step<0, values<a>, values<b>>, Detach, Step<1, values<a>, values<c, b>>>>{});
   CHECK(twice.what == fault::written_twice);
   CHECK(twice.cell == 0);
   CHECK(twice.block == 3);
 
   auto const two_nodes =
-      fault_of(std::type_identity<Block<Step<0, values<c, a>, values<b>>, Detach, Step<1, values<b, a>, values<d>>>>{});
+      fault_of(std::type_identity<
+               Block<Step<0, values<c, a>, values<b>>, Detach, Step<1, values<b, a>, values<d>>>>{});
   CHECK(two_nodes.what == fault::input_of_two_nodes);
   CHECK(two_nodes.cell == 1);
   // Two phases of one node may both read it.
-  CHECK_FALSE(fault_of(std::type_identity<Block<Step<0, values<a>, values<b>>, Step<1, values<b, a>, values<d>>>>{}));
+  CHECK_FALSE(
+      fault_of(std::type_identity<Block<Step<0, values<a>, values<b>>, Step<1, values<b, a>, values<d>>>>{}));
 }
 
 TEST_CASE("tables are filled to the brim and not beyond", "[block]") {
@@ -155,7 +158,8 @@ TEST_CASE("tables are filled to the brim and not beyond", "[block]") {
   CHECK(check_block(Reads23::describe(), 0).what == fault::too_large);
 
   CHECK_FALSE(check_block(Block<Step<0, numbered_values<0, 4>, values<a>>>::describe(), 0));
-  CHECK(check_block(Block<Step<0, numbered_values<0, 5>, values<a>>>::describe(), 0).what == fault::too_large);
+  CHECK(check_block(Block<Step<0, numbered_values<0, 5>, values<a>>>::describe(), 0).what ==
+        fault::too_large);
 
   auto const phases = []<int... Number>(std::integer_sequence<int, Number...>) {
     return Block<Step<Number, values<>, values<numbered<Number>>>...>::describe();

@@ -54,18 +54,18 @@ template <class S, form F, int Forward, int Backward> struct body {
   }
 };
 
-}  // namespace
+} // namespace
 
 TEST_CASE("an overlapped pair of MoE layers has the order of the design and 8 waits", "[body]") {
   using pair = body<Split, form::forward_backward, moe, moe>;
-  CHECK(pair::order() == names{"B.combine", "F.attn", "I.mlp", "F.dispatch", "B.dispatch", "W.mlp", "F.mlp", "F.combine",
-                               "I.attn", "W.attn"});
+  CHECK(pair::order() == names{"B.combine", "F.attn", "I.mlp", "F.dispatch", "B.dispatch", "W.mlp", "F.mlp",
+                               "F.combine", "I.attn", "W.attn"});
   CHECK(pair::on(lane::compute) == names{"F.attn", "I.mlp", "W.mlp", "F.mlp", "I.attn", "W.attn"});
   CHECK(pair::on(lane::comm) == names{"B.combine", "F.dispatch", "B.dispatch", "F.combine"});
   CHECK(pair::table.waits() == 8);
-  CHECK(pair::waits() == names{"B.combine after backward port", "F.attn after forward port", "I.mlp after B.combine",
-                               "F.dispatch after F.attn", "B.dispatch after I.mlp", "F.mlp after F.dispatch",
-                               "F.combine after F.mlp", "I.attn after B.dispatch"});
+  CHECK(pair::waits() == names{"B.combine after backward port", "F.attn after forward port",
+                               "I.mlp after B.combine", "F.dispatch after F.attn", "B.dispatch after I.mlp",
+                               "F.mlp after F.dispatch", "F.combine after F.mlp", "I.attn after B.dispatch"});
 }
 
 TEST_CASE("the experts' weight gradient does not delay the backward dispatch", "[body][megatron-05]") {
@@ -147,7 +147,8 @@ TEST_CASE("a policy may order a lone forward and a lone backward in its own way"
   CHECK(body<Ramps, form::forward, moe, -1>::waits() == names{"F.attn after forward port"});
   CHECK(body<Ramps, form::backward, -1, moe>::order() ==
         names{"B.combine", "I.mlp", "B.dispatch", "I.attn", "W.mlp", "W.attn"});
-  CHECK(body<Ramps, form::forward_backward, moe, moe>::order() == body<Split, form::forward_backward, moe, moe>::order());
+  CHECK(body<Ramps, form::forward_backward, moe, moe>::order() ==
+        body<Split, form::forward_backward, moe, moe>::order());
 }
 
 TEST_CASE("values with several readers cost no wait more", "[body]") {

@@ -13,7 +13,8 @@ struct Tail : Phase<mtp> {
   void forward(auto&) {}
 };
 /// Every kind of phase in one block.
-struct TailedLayer : Block<toy::Attention, Detach, toy::Dispatch, Detach, toy::Experts, Detach, toy::Combine, Detach, Tail> {
+struct TailedLayer
+    : Block<toy::Attention, Detach, toy::Dispatch, Detach, toy::Experts, Detach, toy::Combine, Detach, Tail> {
 };
 struct Tailed : Blocks<toy::MoeLayer, TailedLayer, toy::DenseLayer> {};
 
@@ -47,8 +48,9 @@ detail::draft make(pair_builder const& order, sides blocks, form f, bool split) 
   auto const facts = [](int k) -> block_facts const* {
     return k < 0 ? nullptr : detail::facts_at<Tailed>(k, std::make_integer_sequence<int, Tailed::count>{});
   };
-  return detail::checked(detail::body_maker(facts(blocks.forward), facts(blocks.backward), chain_of<Tailed>::value,
-                                            {blocks.forward, blocks.backward}, f, split)
+  return detail::checked(detail::body_maker(facts(blocks.forward), facts(blocks.backward),
+                                            chain_of<Tailed>::value, {blocks.forward, blocks.backward}, f,
+                                            split)
                              .make(order));
 }
 
@@ -66,20 +68,23 @@ target target_of(request const& r, sides blocks, form f, bool split) {
   while (phase < facts.phases && facts.kind[phase] != r.kind) ++phase;
   if (phase == facts.phases) return {};
   if (forward) return {phase, pass::forward};
-  bool const halves = (split || f == form::backward_input || f == form::backward_weight) && facts.has_weights[phase];
+  bool const halves =
+      (split || f == form::backward_input || f == form::backward_weight) && facts.has_weights[phase];
   if (!halves) {
     if (r.what == pass::backward_weight || f == form::backward_weight) return {};
     return {phase, pass::backward};
   }
   if (r.what == pass::backward && f == form::forward_backward) return {phase, pass::backward_input};
-  if (f == form::backward_weight) return r.what == pass::backward_input ? target{} : target{phase, pass::backward_weight};
+  if (f == form::backward_weight)
+    return r.what == pass::backward_input ? target{} : target{phase, pass::backward_weight};
   if (f == form::backward_input && r.what == pass::backward_weight) return {};
   return {phase, r.what == pass::backward ? pass::backward_input : r.what};
 }
 
 template <class Policy> void census_of(bool split, int& dropped, int& doubled) {
   sides const pairs[] = {{1, 1}, {0, 0}, {2, 0}, {0, 2}, {2, 2}};
-  for (form const f : {form::forward_backward, form::forward, form::backward, form::backward_input, form::backward_weight})
+  for (form const f :
+       {form::forward_backward, form::forward, form::backward, form::backward_input, form::backward_weight})
     for (sides blocks : pairs) {
       if (!has_forward(f)) blocks.forward = -1;
       if (!has_backward(f)) blocks.backward = -1;
@@ -111,9 +116,10 @@ template <class Policy> void census_of(bool split, int& dropped, int& doubled) {
     }
 }
 
-}  // namespace
+} // namespace
 
-TEST_CASE("dropping or doubling any op of a shipped policy is refused, and names phase and pass", "[census]") {
+TEST_CASE("dropping or doubling any op of a shipped policy is refused, and names phase and pass",
+          "[census]") {
   int dropped = 0, doubled = 0;
   census_of<TwoStream1F1B>(true, dropped, doubled);
   census_of<TwoStream1F1B>(false, dropped, doubled);
@@ -127,8 +133,8 @@ TEST_CASE("a serial policy with SplitDW runs both halves at the backward", "[cen
   detail::draft const d = make(order, {0, 0}, form::forward_backward, true);
   REQUIRE_FALSE(d.problem);
   CHECK(toy::names_of<Tailed>(d.ops, d.count) ==
-        std::vector<std::string>{"F.attn", "F.dispatch", "F.mlp", "F.combine", "B.combine", "I.mlp", "W.mlp", "B.dispatch",
-                                 "I.attn", "W.attn"});
+        std::vector<std::string>{"F.attn", "F.dispatch", "F.mlp", "F.combine", "B.combine", "I.mlp", "W.mlp",
+                                 "B.dispatch", "I.attn", "W.attn"});
 }
 
 TEST_CASE("orders that the dataflow forbids are refused where they go wrong", "[census]") {
@@ -139,8 +145,8 @@ TEST_CASE("orders that the dataflow forbids are refused where they go wrong", "[
   };
   backward_side const b;
   auto const on_comm = [](request r) { return r.on = lane::comm, r; };
-  CHECK_FALSE(problem_of(on_comm(b.backward(combine)), b.input(mlp), b.weight(mlp), on_comm(b.backward(dispatch)),
-                         b.input(attn), b.weight(attn)));
+  CHECK_FALSE(problem_of(on_comm(b.backward(combine)), b.input(mlp), b.weight(mlp),
+                         on_comm(b.backward(dispatch)), b.input(attn), b.weight(attn)));
   auto const early_input = problem_of(b.input(mlp), on_comm(b.backward(combine)), b.weight(mlp),
                                       on_comm(b.backward(dispatch)), b.input(attn), b.weight(attn));
   CHECK(early_input.what == fault::unwritten_read);
@@ -156,15 +162,18 @@ TEST_CASE("two phases of one node on different lanes need a cut", "[census]") {
   constexpr block_facts const& facts = dataflow_of<Uncut>::value;
   pair_builder const order = detail::order_of<TwoStream1F1B>(form::forward);
   diagnosis const d =
-      detail::body_maker(&facts, nullptr, chain_of<Blocks<Uncut>>::value, {0, -1}, form::forward, false).make(order).problem;
+      detail::body_maker(&facts, nullptr, chain_of<Blocks<Uncut>>::value, {0, -1}, form::forward, false)
+          .make(order)
+          .problem;
   CHECK(d.what == fault::missing_cut);
   CHECK(d.at == 0);
   CHECK(d.other == 1);
   // On one lane no cut is needed.
   pair_builder const serial = detail::order_of<Serial>(form::forward);
-  CHECK_FALSE(detail::body_maker(&facts, nullptr, chain_of<Blocks<Uncut>>::value, {0, -1}, form::forward, false)
-                  .make(serial)
-                  .problem);
+  CHECK_FALSE(
+      detail::body_maker(&facts, nullptr, chain_of<Blocks<Uncut>>::value, {0, -1}, form::forward, false)
+          .make(serial)
+          .problem);
 }
 
 TEST_CASE("a policy with more requests than the builder holds is refused", "[census]") {

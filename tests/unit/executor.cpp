@@ -1,15 +1,15 @@
 #include "unit/agreement.hpp"
 
 using namespace stretto;
+using toy::agrees_with_serial, toy::counts, toy::mixes, toy::train;
 using toy::Model;
 using toy::OddModel;
-using toy::agrees_with_serial, toy::counts, toy::mixes, toy::train;
 
 namespace {
 
 double as_double(std::uint64_t bits) { return std::bit_cast<double>(bits); }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("every policy gives the bits of the serial one", "[executor]") {
   agrees_with_serial<Model, Serial, SplitDW>(mixes, counts);
@@ -30,7 +30,8 @@ TEST_CASE("losses are those of a plain walk over the layers", "[executor]") {
   int const microbatches = 5;
   toy::network<Model> net("EMDMMH", microbatches);
   toy::walker<Model> walk(net);
-  std::vector<std::uint64_t> const bits = train<Schedule<Model, TwoStream1F1B, SplitDW>>("EMDMMH", microbatches).bits;
+  std::vector<std::uint64_t> const bits =
+      train<Schedule<Model, TwoStream1F1B, SplitDW>>("EMDMMH", microbatches).bits;
   for (int m = 0; m < microbatches; ++m)
     CHECK(std::bit_cast<std::uint64_t>(walk(m)) == bits[static_cast<unsigned>(m)]);
 }
@@ -69,7 +70,8 @@ TEST_CASE("steps follow each other", "[executor]") {
   toy::network<Model> net("EMDMH", 3);
   toy::tensors<toy::number> numbers;
   null_lanes lanes;
-  executor run(Schedule<Model, TwoStream1F1B, SplitDW>{}, backend{numbers, lanes}, net.layers, sizes{.microbatches = 3});
+  executor run(Schedule<Model, TwoStream1F1B, SplitDW>{}, backend{numbers, lanes}, net.layers,
+               sizes{.microbatches = 3});
   run();
   auto const first = net.bits();
   for (int step = 0; step < 3; ++step) {

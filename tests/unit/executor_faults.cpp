@@ -5,8 +5,8 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 using namespace stretto;
-using toy::Model;
 using Catch::Matchers::ContainsSubstring;
+using toy::Model;
 
 namespace {
 
@@ -29,7 +29,16 @@ template <class S> std::string refusal(std::string const& picture, int microbatc
 }
 
 /// Plans with one fault each, over two microbatches or more.
-enum class mistake { none, drops_forward, drops_backward, doubles_forward, doubles_backward, weights_swapped, input_first, far_chunk };
+enum class mistake {
+  none,
+  drops_forward,
+  drops_backward,
+  doubles_forward,
+  doubles_backward,
+  weights_swapped,
+  input_first,
+  far_chunk
+};
 template <mistake Made> struct Mistaken {
   static constexpr char const* name = "mistaken";
   static constexpr placement map = placement::looped;
@@ -71,7 +80,7 @@ template <bool Told> struct LateWeights {
   }
 };
 
-}  // namespace
+} // namespace
 
 TEST_CASE("a policy whose last pass of a slot is on another lane is told where to run it", "[executor]") {
   CHECK(refusal<Schedule<Model, LateWeights<true>, SplitDW>>("EMH", 4) == "");
@@ -101,7 +110,8 @@ TEST_CASE("a step after one that failed at once is right", "[executor]") {
 
 TEST_CASE("sizes that the pipeline cannot serve are refused in words", "[executor]") {
   CHECK(refusal<Split>("EMH", 1).empty());
-  CHECK_THAT(refusal<Split>("EM|MH", 2), ContainsSubstring("stretto[E22]") && ContainsSubstring("(2 in the list, 1 in the pipeline)"));
+  CHECK_THAT(refusal<Split>("EM|MH", 2),
+             ContainsSubstring("stretto[E22]") && ContainsSubstring("(2 in the list, 1 in the pipeline)"));
   using Crossed = Schedule<Model, TwoStream1F1B, toy::CrossedChunks>;
   CHECK_THAT(refusal<Crossed>("EMMH", 2), ContainsSubstring("stretto[E22]"));
   CHECK(refusal<Crossed>("EM|MH", 2).empty());
@@ -113,7 +123,8 @@ TEST_CASE("sizes that the pipeline cannot serve are refused in words", "[executo
   CHECK_THAT(refusal<Split>("EMH", sizes{.microbatches = 2, .ranks = 0}), ContainsSubstring("stretto[E40]"));
   CHECK_THAT(refusal<Split>("EMH", sizes{.microbatches = 4, .ranks = 2, .rank = 2}),
              ContainsSubstring("stretto[E60]") && ContainsSubstring("the plan has no such rank (2)"));
-  CHECK_THAT(refusal<Split>("EMH", sizes{.microbatches = 4, .ranks = 2, .rank = -1}), ContainsSubstring("stretto[E60]"));
+  CHECK_THAT(refusal<Split>("EMH", sizes{.microbatches = 4, .ranks = 2, .rank = -1}),
+             ContainsSubstring("stretto[E60]"));
 }
 
 TEST_CASE("a plan for several ranks wants an adapter for its messages", "[executor]") {
@@ -126,8 +137,10 @@ TEST_CASE("a plan for several ranks wants an adapter for its messages", "[execut
 
 TEST_CASE("plans that drop, double or misplace a call are refused in words", "[executor]") {
   CHECK(refusal_of_plan<mistake::none>().empty());
-  CHECK_THAT(refusal_of_plan<mistake::drops_forward>(), ContainsSubstring("stretto[E46]") && ContainsSubstring("microbatch 1"));
-  CHECK_THAT(refusal_of_plan<mistake::drops_backward>(), ContainsSubstring("stretto[E46]") && ContainsSubstring("W of stage 0"));
+  CHECK_THAT(refusal_of_plan<mistake::drops_forward>(),
+             ContainsSubstring("stretto[E46]") && ContainsSubstring("microbatch 1"));
+  CHECK_THAT(refusal_of_plan<mistake::drops_backward>(),
+             ContainsSubstring("stretto[E46]") && ContainsSubstring("W of stage 0"));
   CHECK_THAT(refusal_of_plan<mistake::doubles_forward>(), ContainsSubstring("stretto[E47]"));
   CHECK_THAT(refusal_of_plan<mistake::doubles_backward>(), ContainsSubstring("stretto[E47]"));
   CHECK_THAT(refusal_of_plan<mistake::weights_swapped>(), ContainsSubstring("stretto[E51]"));
@@ -138,10 +151,14 @@ TEST_CASE("plans that drop, double or misplace a call are refused in words", "[e
 TEST_CASE("lists of layers that do not fit together are refused in words", "[executor]") {
   // Nothing writes what the first layer reads.
   CHECK_THAT(refusal<Split>("MH", 2),
-             ContainsSubstring("stretto[E01]") && ContainsSubstring("F.attn (Attention of MoeLayer) of layer 0, microbatch 0, on compute, at hidden;"));
+             ContainsSubstring("stretto[E01]") &&
+                 ContainsSubstring(
+                     "F.attn (Attention of MoeLayer) of layer 0, microbatch 0, on compute, at hidden;"));
   // Nothing reads what the last layer writes, so no gradient comes back.
   CHECK_THAT(refusal<Split>("EM", 2),
-             ContainsSubstring("stretto[E01]") && ContainsSubstring("B.combine (Combine of MoeLayer) of layer 1, microbatch 0, on comm, at the gradient of hidden;"));
+             ContainsSubstring("stretto[E01]") &&
+                 ContainsSubstring("B.combine (Combine of MoeLayer) of layer 1, microbatch 0, on comm, at "
+                                   "the gradient of hidden;"));
   CHECK_THAT(refusal<Split>("EMHM", 2), ContainsSubstring("stretto[E01]"));
 }
 

@@ -35,7 +35,7 @@ long allocations_of_steps(std::string const& picture, int microbatches) {
   return allocations - before;
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("a step allocates nothing, not even the first", "[executor]") {
   long const before = allocations;

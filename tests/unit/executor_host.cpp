@@ -7,8 +7,8 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 using namespace stretto;
-using toy::Model;
 using Catch::Matchers::ContainsSubstring;
+using toy::Model;
 
 namespace {
 
@@ -21,7 +21,8 @@ host::lane_options shaken(unsigned seed, double microseconds = 60) {
 
 /// Steps over threads that sleep at random; how many of them gave other bits than the serial policy does.
 template <class S, class Number>
-int wrong_steps(std::string const& picture, int microbatches, int steps, unsigned seed, bool until_wrong = false) {
+int wrong_steps(std::string const& picture, int microbatches, int steps, unsigned seed,
+                bool until_wrong = false) {
   auto const expected = toy::serial_bits<Model>(picture, microbatches);
   toy::network<typename S::model> net(picture, microbatches);
   toy::tensors<Number> numbers;
@@ -73,12 +74,13 @@ template <int Wait> void forgetting_shows() {
   toy::network<Small> net("EMMH", 4);
   toy::tensors<toy::racy_number> numbers;
   null_lanes lanes;
-  executor const made(unproved{}, Forgetful<Wait>{}, backend{numbers, lanes}, net.layers, sizes{.microbatches = 4});
+  executor const made(unproved{}, Forgetful<Wait>{}, backend{numbers, lanes}, net.layers,
+                      sizes{.microbatches = 4});
   CHECK(made.table().check().what == fault::race);
   CHECK(wrong_steps<Forgetful<Wait>, toy::racy_number>("EMMMH", 6, 400, 1 + Wait, true) > 0);
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("random delays change nothing", "[host][executor]") {
   for (unsigned const seed : {1u, 2u, 3u}) {
@@ -131,8 +133,9 @@ TEST_CASE("a phase that throws ends the step with its name, and the next step is
     char const* where;
   };
   // Negative numbers burn in the backward of that microbatch; the last layer comes first there.
-  for (burn const& b : {burn{0, "F.mlp of layer 1, microbatch 0"}, burn{2, "F.mlp of layer 1, microbatch 2"},
-                        burn{-3, "I.mlp of layer 3, microbatch 1"}, burn{-5, "I.mlp of layer 3, microbatch 3"}}) {
+  for (burn const& b :
+       {burn{0, "F.mlp of layer 1, microbatch 0"}, burn{2, "F.mlp of layer 1, microbatch 2"},
+        burn{-3, "I.mlp of layer 3, microbatch 1"}, burn{-5, "I.mlp of layer 3, microbatch 3"}}) {
     CAPTURE(b.where);
     net.burns.microbatch = b.fuse;
     CHECK_THROWS_WITH(run(), ContainsSubstring(b.where) && ContainsSubstring("the fuse has blown"));

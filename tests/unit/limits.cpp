@@ -75,20 +75,20 @@ namespace {
 
 /// Phases of one block, each with so many handles of a communicator, or a limit of its own.
 template <int Number> struct made : value {};
-template <int Handles> struct Buffers {
-  static constexpr int in_flight = Handles;
-};
+template <int Handles> struct Buffers { static constexpr int in_flight = Handles; };
 struct Begin : ByHand<attn, values<>, values<made<0>>> {};
 template <int Number, class Communicator>
 struct Takes : ByHand<dispatch, values<made<Number - 1>>, values<made<Number>>> {
   using communicator = Communicator;
 };
-template <int Number, int Limit> struct Limits : ByHand<dispatch, values<made<Number - 1>>, values<made<Number>>> {
+template <int Number, int Limit>
+struct Limits : ByHand<dispatch, values<made<Number - 1>>, values<made<Number>>> {
   static constexpr int in_flight = Limit;
 };
 struct End : ByHand<mlp, values<made<2>>, values<loss>> {};
 template <class First, class Second> struct OneNode : Block<Begin, Detach, First, Second, Detach, End> {};
-template <class First, class Second> struct TwoNodes : Block<Begin, Detach, First, Detach, Second, Detach, End> {};
+template <class First, class Second>
+struct TwoNodes : Block<Begin, Detach, First, Detach, Second, Detach, End> {};
 
 /// What GPipe, with every forward first, is told for so many microbatches; empty: nothing.
 template <class B, class... Phases> std::string all_forwards_first(int microbatches) {
@@ -97,7 +97,8 @@ template <class B, class... Phases> std::string all_forwards_first(int microbatc
   null_tensors tensors;
   null_lanes lanes;
   try {
-    executor run(Schedule<B, Serial, GPipe>{}, backend{tensors, lanes}, list, sizes{.microbatches = microbatches});
+    executor run(Schedule<B, Serial, GPipe>{}, backend{tensors, lanes}, list,
+                 sizes{.microbatches = microbatches});
   } catch (std::invalid_argument const& refused) {
     return refused.what();
   }
@@ -113,7 +114,8 @@ TEST_CASE("each limit of a node counts for itself", "[limits]") {
   using Three = Limits<1, 3>;
   using Two = Limits<2, 2>;
   CHECK(both<OneNode, Three, Two>(2).empty());
-  CHECK_THAT((both<OneNode, Three, Two>(3)), ContainsSubstring("stretto[E37]") && ContainsSubstring("F.dispatch (Limits"));
+  CHECK_THAT((both<OneNode, Three, Two>(3)),
+             ContainsSubstring("stretto[E37]") && ContainsSubstring("F.dispatch (Limits"));
   using Four = Limits<2, 4>;
   CHECK(both<OneNode, Three, Four>(3).empty());
   CHECK_THAT((both<OneNode, Three, Four>(4)), ContainsSubstring("stretto[E37]"));

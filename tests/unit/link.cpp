@@ -28,7 +28,9 @@ template <class S, class F, int... K> void for_each_body_of(F&& f, std::integer_
   pairs(std::make_integer_sequence<int, n * n>{});
 }
 template <class F> void for_each_shipped_body(F&& f) {
-  auto const of = [&f]<class S>(S) { for_each_body_of<S>(f, std::make_integer_sequence<int, S::model::count>{}); };
+  auto const of = [&f]<class S>(S) {
+    for_each_body_of<S>(f, std::make_integer_sequence<int, S::model::count>{});
+  };
   of(Schedule<Model, Serial>{});
   of(Schedule<Model, TwoStream1F1B>{});
   of(Schedule<Model, TwoStream1F1B, SplitDW>{});
@@ -60,11 +62,13 @@ int count_waits(std::vector<op> const& ops) {
     for (int w : o.wait) count += w >= 0;
   return count;
 }
-diagnosis check_small(std::vector<op> const& ops) { return check_table(ops.data(), static_cast<int>(ops.size()), 2, 1); }
+diagnosis check_small(std::vector<op> const& ops) {
+  return check_table(ops.data(), static_cast<int>(ops.size()), 2, 1);
+}
 
 constexpr cell_set x = cells::root(0), y = cells::root(1), z = cells::root(2);
 
-}  // namespace
+} // namespace
 
 TEST_CASE("waits follow from the dataflow", "[link]") {
   SECTION("a read waits for the write on another lane, not for one on its own") {
@@ -73,8 +77,8 @@ TEST_CASE("waits follow from the dataflow", "[link]") {
     CHECK(count_waits(ops) == 1);
   }
   SECTION("an overwrite waits for the readers, and readers do not wait for each other") {
-    auto const ops =
-        linked({row(lane::compute, 0, x), row(lane::comm, x, 0), row(lane::send_lower, x, 0), row(lane::compute, 0, x)});
+    auto const ops = linked({row(lane::compute, 0, x), row(lane::comm, x, 0), row(lane::send_lower, x, 0),
+                             row(lane::compute, 0, x)});
     CHECK(wait_of(ops[2], lane::comm) == -1);
     CHECK(wait_of(ops[3], lane::comm) == 1);
     CHECK(wait_of(ops[3], lane::send_lower) == 2);
@@ -95,12 +99,14 @@ TEST_CASE("waits follow from the dataflow", "[link]") {
 
 TEST_CASE("a wait that others imply is left out", "[link]") {
   SECTION("through a third lane") {
-    auto const ops = linked({row(lane::compute, 0, x), row(lane::comm, x, y), row(lane::send_lower, x | y, 0)});
+    auto const ops =
+        linked({row(lane::compute, 0, x), row(lane::comm, x, y), row(lane::send_lower, x | y, 0)});
     CHECK(wait_of(ops[2], lane::comm) == 1);
     CHECK(wait_of(ops[2], lane::compute) == -1);
   }
   SECTION("through an earlier wait of the same lane") {
-    auto const ops = linked({row(lane::compute, 0, x), row(lane::compute, 0, y), row(lane::comm, y, 0), row(lane::comm, x, 0)});
+    auto const ops = linked(
+        {row(lane::compute, 0, x), row(lane::compute, 0, y), row(lane::comm, y, 0), row(lane::comm, x, 0)});
     CHECK(wait_of(ops[2], lane::compute) == 1);
     CHECK(wait_of(ops[3], lane::compute) == -1);
   }
@@ -196,9 +202,10 @@ TEST_CASE("an op moved before one that it needs is refused", "[check]") {
         for (unsigned j = to; j < i; ++j) {
           auto const &a = ops[j].touches, &b = ops[i].touches;
           cell_set const mine = b.reads | b.writes | b.clears, changed = a.writes | a.clears;
-          needs_one = needs_one || (ops[j].group == ops[i].group && (changed & mine) != 0) ||
-                      (ops[j].next_group == ops[i].next_group &&
-                       ((a.next_writes | a.next_clears) & (b.next_reads | b.next_writes | b.next_clears)) != 0);
+          needs_one =
+              needs_one || (ops[j].group == ops[i].group && (changed & mine) != 0) ||
+              (ops[j].next_group == ops[i].next_group &&
+               ((a.next_writes | a.next_clears) & (b.next_reads | b.next_writes | b.next_clears)) != 0);
         }
         std::vector<op> swapped = ops;
         op const o = ops[i];

@@ -20,9 +20,11 @@ struct body {
 };
 std::vector<body> bodies_of(call const& c, Chunks const& layers) {
   std::vector<body> all;
-  for_each_body(c, layers, [](int) { return true; }, [&all](body_call const& one) {
-    all.push_back({one.what, one.forward_layer, one.backward_layer});
-  });
+  for_each_body(
+      c, layers, [](int) { return true; },
+      [&all](body_call const& one) {
+        all.push_back({one.what, one.forward_layer, one.backward_layer});
+      });
   return all;
 }
 
@@ -53,7 +55,7 @@ int different_waits(flat_table const& a, flat_table const& b) {
   return count;
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("a schedule finds its policies in any order", "[schedule]") {
   using one = Schedule<toy::MoeLayer, TwoStream1F1B>;
@@ -82,10 +84,12 @@ TEST_CASE("the first forward layer meets the last backward layer", "[steps]") {
                                                                        {form::forward_backward, 1, 1},
                                                                        {form::forward_backward, 2, 0}});
   SECTION("what is left runs alone") {
-    CHECK(bodies_of(call::pair(0, 1, 2, 0), layers) ==
-          std::vector<body>{{form::forward_backward, 0, 4}, {form::forward_backward, 1, 3}, {form::forward, 2, -1}});
-    CHECK(bodies_of(call::pair(2, 1, 0, 0), layers) ==
-          std::vector<body>{{form::forward_backward, 3, 2}, {form::forward_backward, 4, 1}, {form::backward, -1, 0}});
+    CHECK(bodies_of(call::pair(0, 1, 2, 0), layers) == std::vector<body>{{form::forward_backward, 0, 4},
+                                                                         {form::forward_backward, 1, 3},
+                                                                         {form::forward, 2, -1}});
+    CHECK(bodies_of(call::pair(2, 1, 0, 0), layers) == std::vector<body>{{form::forward_backward, 3, 2},
+                                                                         {form::forward_backward, 4, 1},
+                                                                         {form::backward, -1, 0}});
   }
   SECTION("a chunk without layers has no bodies") {
     CHECK(bodies_of(call::pair(1, 1, 0, 0), layers) ==
@@ -99,12 +103,12 @@ TEST_CASE("the first forward layer meets the last backward layer", "[steps]") {
           std::vector<body>{{form::backward_input, -1, 4}, {form::backward_input, -1, 3}});
     CHECK(bodies_of(call::backward_weight(2, 0), layers) ==
           std::vector<body>{{form::backward_weight, -1, 4}, {form::backward_weight, -1, 3}});
-    CHECK(bodies_of(call::forward(2, 0), layers) == std::vector<body>{{form::forward, 3, -1}, {form::forward, 4, -1}});
+    CHECK(bodies_of(call::forward(2, 0), layers) ==
+          std::vector<body>{{form::forward, 3, -1}, {form::forward, 4, -1}});
   }
 }
 
-TEST_CASE("a microbatch keeps its slot while it is in flight, and slots are reused",
-          "[steps][megatron-09]") {
+TEST_CASE("a microbatch keeps its slot while it is in flight, and slots are reused", "[steps][megatron-09]") {
   auto const slots_of = []<class P>(P, int ranks, int rank, int microbatches) {
     plan const all = proved_plan<P>(ranks, microbatches);
     placed_steps const placed = place_steps(all, lower_messages(all), rank);
@@ -187,7 +191,8 @@ TEST_CASE("pasted bodies wait as the whole table says, layer after equal layer",
 }
 
 TEST_CASE("no wait of a homogeneous step is superfluous", "[lower]") {
-  flat_table table = table_of<Schedule<Model, TwoStream1F1B, SplitDW, toy::CrossedChunks>>("EMM|MMH", {.microbatches = 4});
+  flat_table table =
+      table_of<Schedule<Model, TwoStream1F1B, SplitDW, toy::CrossedChunks>>("EMM|MMH", {.microbatches = 4});
   REQUIRE_FALSE(table.check());
   int removed = 0;
   for (op& o : table.ops)

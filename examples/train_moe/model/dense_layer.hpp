@@ -33,8 +33,8 @@ public:
 
   DenseFeedForward(initializer const& init, double residual_deviation)
       : norm_(init, "dense.norm"),
-        inner_(init, "dense.up", "dense.down", (init.config().top_k + init.config().shared) * init.config().ffn,
-               residual_deviation) {}
+        inner_(init, "dense.up", "dense.down",
+               (init.config().top_k + init.config().shared) * init.config().ffn, residual_deviation) {}
 
   void forward(auto& io) {
     auto const& x = io[residual{}];
@@ -52,4 +52,4 @@ private:
 
 struct DenseLayer : stretto::Block<DenseAttention, stretto::Detach, DenseFeedForward> {};
 
-}  // namespace train_moe
+} // namespace train_moe

@@ -69,4 +69,4 @@ private:
 struct EmbeddingLayer : stretto::Block<Embedding> {};
 struct HeadLayer : stretto::Block<Head> {};
 
-}  // namespace train_moe
+} // namespace train_moe

@@ -19,4 +19,4 @@ inline at::Tensor expert_linear_of_torch(at::Tensor const& x, std::vector<std::i
   return stretto::torch::expert_linear(x, std::move(rows), weight);
 }
 
-}  // namespace train_moe
+} // namespace train_moe

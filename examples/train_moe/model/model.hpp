@@ -15,7 +15,8 @@
 namespace train_moe {
 
 /// The block types of the language model, over any communicator.
-template <class Comm> struct MoeModel : stretto::Blocks<EmbeddingLayer, DenseLayer, MoeLayer<Comm>, HeadLayer> {};
+template <class Comm>
+struct MoeModel : stretto::Blocks<EmbeddingLayer, DenseLayer, MoeLayer<Comm>, HeadLayer> {};
 
 /// The layers of one rank, chunk by chunk, and the data of its step in progress. Stays where it is: phases point into it.
 template <class Comm> class rank_model {
@@ -23,7 +24,8 @@ public:
   using types = MoeModel<Comm>;
 
   /// The whole model on one pipeline rank.
-  rank_model(model_config const& config, Comm& comm) : rank_model(config, comm, {{0, config.layers, true, true}}) {}
+  rank_model(model_config const& config, Comm& comm)
+      : rank_model(config, comm, {{0, config.layers, true, true}}) {}
 
   /// The chunks of one pipeline rank, one for each of `parts`.
   rank_model(model_config const& config, Comm& comm, std::vector<stage_part> const& parts,
@@ -69,11 +71,10 @@ private:
         layers_.add(stretto::layer<DenseLayer>{DenseAttention{init, residual_deviation},
                                                DenseFeedForward{init, residual_deviation}});
       else
-        layers_.add(stretto::layer<MoeLayer<Comm>>{AttentionAndRouter{init, residual_deviation, step_, i},
-                                                   Dispatch<Comm>{comm},
-                                                   Experts<Comm>{init, residual_deviation, comm.rank() * local, local,
-                                                                 linear_},
-                                                   Combine<Comm>{comm}});
+        layers_.add(stretto::layer<MoeLayer<Comm>>{
+            AttentionAndRouter{init, residual_deviation, step_, i}, Dispatch<Comm>{comm},
+            Experts<Comm>{init, residual_deviation, comm.rank() * local, local, linear_},
+            Combine<Comm>{comm}});
       places.push_back(i + 1);
     }
     if (part.has_head) {
@@ -89,4 +90,4 @@ private:
   std::vector<model_parameter> parameters_;
 };
 
-}  // namespace train_moe
+} // namespace train_moe

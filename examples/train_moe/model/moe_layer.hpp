@@ -34,7 +34,8 @@ public:
       : experts_(init.config().experts), top_k_(init.config().top_k), step_(&step), layer_(layer),
         attention_(init, residual_deviation), norm_(init, "experts.norm"), router_(init, step, layer) {
     if (init.config().shared > 0)
-      shared_.emplace(init, "shared.up", "shared.down", init.config().shared * init.config().ffn, residual_deviation);
+      shared_.emplace(init, "shared.up", "shared.down", init.config().shared * init.config().ffn,
+                      residual_deviation);
   }
 
   void forward(auto& io) {
@@ -94,7 +95,8 @@ public:
   using writes = stretto::values<expert_rows>;
   using saves = stretto::values<>;
 
-  Experts(initializer const& init, double residual_deviation, int first, int count, expert_linear_function linear)
+  Experts(initializer const& init, double residual_deviation, int first, int count,
+          expert_linear_function linear)
       : first_(first), count_(count), ranks_(init.config().experts / count), linear_(linear),
         up_(init.experts("experts.up", first, count, {init.config().hidden, 2 * init.config().ffn},
                          1.0 / std::sqrt(init.config().hidden))),
@@ -107,7 +109,8 @@ public:
     auto const& made = io[exchange<Comm>{}];
     if (made.in_slots()) {
       std::vector<std::int64_t> const each(static_cast<std::size_t>(count_), arrived.size(0) / count_);
-      io[expert_rows{}] = st::regroup_rows(compute(st::regroup_rows(arrived, ranks_, count_), each), count_, ranks_);
+      io[expert_rows{}] =
+          st::regroup_rows(compute(st::regroup_rows(arrived, ranks_, count_), each), count_, ranks_);
     } else {
       auto const local = st::order_arrived(made.arrived(), count_, arrived.device());
       auto const computed = compute(st::permute_rows(arrived, local.order, local.inverse), local.rows);
@@ -151,7 +154,7 @@ private:
 };
 
 template <class Comm>
-struct MoeLayer : stretto::Block<AttentionAndRouter, stretto::Detach, Dispatch<Comm>, stretto::Detach, Experts<Comm>,
-                                 stretto::Detach, Combine<Comm>> {};
+struct MoeLayer : stretto::Block<AttentionAndRouter, stretto::Detach, Dispatch<Comm>, stretto::Detach,
+                                 Experts<Comm>, stretto::Detach, Combine<Comm>> {};
 
-}  // namespace train_moe
+} // namespace train_moe

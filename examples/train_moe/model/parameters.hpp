@@ -21,16 +21,19 @@ namespace train_moe {
 struct model_parameter {
   stretto::torch::parameter* weight;
   int first_expert = -1;
-  int layer = 0;  ///< in the whole model, counted with embedding and head
+  int layer = 0; ///< in the whole model, counted with embedding and head
 
   bool sharded() const { return first_expert >= 0; }
 };
 
 inline at::ScalarType torch_type(number_type type) {
   switch (type) {
-    case number_type::bf16: return at::kBFloat16;
-    case number_type::f64: return at::kDouble;
-    case number_type::f32: break;
+  case number_type::bf16:
+    return at::kBFloat16;
+  case number_type::f64:
+    return at::kDouble;
+  case number_type::f32:
+    break;
   }
   return at::kFloat;
 }
@@ -38,7 +41,9 @@ inline at::Device torch_device(device_kind device) {
   return device == device_kind::cuda ? at::Device(at::kCUDA) : at::Device(at::kCPU);
 }
 /// What sums, norms and the router's softmax are computed in.
-inline at::ScalarType wide_type(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
+inline at::ScalarType wide_type(at::ScalarType type) {
+  return type == at::kDouble ? at::kDouble : at::kFloat;
+}
 
 /// Makes initial values. Each depends on the seed and its own global name alone, so that every split of the experts
 /// over ranks starts from the same model.
@@ -97,4 +102,4 @@ private:
   std::string prefix_;
 };
 
-}  // namespace train_moe
+} // namespace train_moe

@@ -17,7 +17,8 @@ namespace detail {
 
 /// Passes `x` on and adds `extra` to its gradient: how a loss that has no other use joins backward.
 struct inject_function : torch::autograd::Function<inject_function> {
-  static at::Tensor forward(torch::autograd::AutogradContext* saved, at::Tensor const& x, at::Tensor const& extra) {
+  static at::Tensor forward(torch::autograd::AutogradContext* saved, at::Tensor const& x,
+                            at::Tensor const& extra) {
     saved->save_for_backward({extra});
     return x.clone();
   }
@@ -35,7 +36,8 @@ inline at::Tensor is_named(at::Tensor const& ids, std::int64_t width) {
 /// Columns `ids` [rows, k] of each row of `x`, different ones. The gradient goes back by comparison: scattered additions
 /// are in an order of chance on a GPU, or make the host wait.
 struct pick_columns_function : torch::autograd::Function<pick_columns_function> {
-  static at::Tensor forward(torch::autograd::AutogradContext* saved, at::Tensor const& x, at::Tensor const& ids) {
+  static at::Tensor forward(torch::autograd::AutogradContext* saved, at::Tensor const& x,
+                            at::Tensor const& ids) {
     saved->save_for_backward({ids});
     saved->saved_data["width"] = x.size(1);
     return x.gather(1, ids);
@@ -47,12 +49,12 @@ struct pick_columns_function : torch::autograd::Function<pick_columns_function> 
   }
 };
 
-}  // namespace detail
+} // namespace detail
 
 /// Which experts each token visits: [tokens, k] ids, 64-bit integers, best first.
 struct choice {
   at::Tensor ids;
-  at::Tensor weights;  ///< differentiable
+  at::Tensor weights; ///< differentiable
 };
 
 /// Choices by microbatch, to be replayed: finite differences need the discrete choices of their base point.
@@ -113,7 +115,8 @@ private:
         share.mul(mean).sum().mul_(config_.auxiliary / static_cast<double>(sequences));
 
     auto const factor = config_.auxiliary * step_->share / static_cast<double>(probabilities.size(0));
-    auto const gradient = share.mul(factor).unsqueeze(1).expand_as(by_sequence).reshape(probabilities.sizes());
+    auto const gradient =
+        share.mul(factor).unsqueeze(1).expand_as(by_sequence).reshape(probabilities.sizes());
     return detail::inject_function::apply(probabilities, gradient);
   }
 
@@ -124,4 +127,4 @@ private:
   stretto::torch::parameter weight_;
 };
 
-}  // namespace train_moe
+} // namespace train_moe

@@ -36,7 +36,7 @@ struct swiglu_function : torch::autograd::Function<swiglu_function> {
   }
 };
 
-}  // namespace detail
+} // namespace detail
 
 /// `silu(gate) * up` for rows [n, 2 * width], gate in front.
 inline at::Tensor swiglu(at::Tensor const& both) { return detail::swiglu_function::apply(both); }
@@ -44,13 +44,12 @@ inline at::Tensor swiglu(at::Tensor const& both) { return detail::swiglu_functio
 /// A SwiGLU layer that every token visits.
 class feed_forward {
 public:
-  feed_forward(initializer const& init, char const* up, char const* down, int width, double residual_deviation)
+  feed_forward(initializer const& init, char const* up, char const* down, int width,
+               double residual_deviation)
       : up_(init.normal(up, {init.config().hidden, 2 * width}, 1.0 / std::sqrt(init.config().hidden))),
         down_(init.normal(down, {width, init.config().hidden}, residual_deviation)) {}
 
-  at::Tensor operator()(at::Tensor const& x) {
-    return product(swiglu(product(x, up_)), down_);
-  }
+  at::Tensor operator()(at::Tensor const& x) { return product(swiglu(product(x, up_)), down_); }
   template <class F> void for_each_parameter(F&& f) {
     f(model_parameter{&up_});
     f(model_parameter{&down_});
@@ -61,4 +60,4 @@ private:
   stretto::torch::parameter down_;
 };
 
-}  // namespace train_moe
+} // namespace train_moe

@@ -20,18 +20,20 @@ template <class Model, int... K> struct walk_state<Model, std::integer_sequence<
 namespace detail {
 
 template <class Model, class Block, int K = 0> constexpr int number_of_type() {
-  if constexpr (std::is_same_v<Block, typename Model::template block<K>>) return K;
-  else return number_of_type<Model, Block, K + 1>();
+  if constexpr (std::is_same_v<Block, typename Model::template block<K>>)
+    return K;
+  else
+    return number_of_type<Model, Block, K + 1>();
 }
 template <class Block> Block block_of(stretto::layer<Block> const&);
 
-}  // namespace detail
+} // namespace detail
 
 /// Runs the layers of one chunk forward from what the chunk before handed on. Returns what this one hands on, or the loss
 /// of the microbatch if it has the head: a root, in the graph if gradients are enabled on this thread.
 template <class Comm>
-at::Tensor walk_chunk(rank_model<Comm>& model, walk_state<MoeModel<Comm>>& state, at::Tensor const& input, int chunk,
-                      int microbatch) {
+at::Tensor walk_chunk(rank_model<Comm>& model, walk_state<MoeModel<Comm>>& state, at::Tensor const& input,
+                      int chunk, int microbatch) {
   using types = MoeModel<Comm>;
   static_assert(stretto::chain_of<types>::value.count == 1, "layers hand on one value");
   stretto::boundary<at::Tensor> between;
@@ -55,4 +57,4 @@ at::Tensor walk_model(rank_model<Comm>& model, walk_state<MoeModel<Comm>>& state
   return walk_chunk(model, state, {}, 0, microbatch);
 }
 
-}  // namespace train_moe
+} // namespace train_moe
