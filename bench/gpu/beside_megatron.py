@@ -32,6 +32,7 @@ import sys
 import tempfile
 
 import child
+from arguments import Parser, above_0, at_least, command, existing, list_of, new_file, policy, program, refused, shell_words
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 RANKS = 2
@@ -61,12 +62,16 @@ def free_port() -> int:
         return one.getsockname()[1]
 
 
+def other_command(text: str, shape: dict, vocab: int) -> list[str]:
+    try:
+        return command(text.format(**shape, vocab=vocab))
+    except (KeyError, IndexError, ValueError) as problem:
+        raise refused(f"{problem} in braces; these stand for the shape: {', '.join([*shape, 'vocab'])}") from None
+
+
 def other(given: argparse.Namespace, shape: dict, hooks: str) -> dict[str, dict]:
     """Of each way of the other program the milliseconds of a step, and its peak."""
-    try:
-        words = [word.format(**shape, vocab=given.vocab) for word in shlex.split(given.other)]
-    except (KeyError, IndexError, ValueError) as problem:
-        sys.exit(f"--other has {problem} in braces; these stand for the shape: {', '.join([*shape, 'vocab'])}")
+    words = other_command(given.other, shape, given.vocab)
     common = {**os.environ, "WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     if given.other_deterministic:
         pathlib.Path(hooks, "sitecustomize.py").write_text(DETERMINISTIC)
@@ -109,7 +114,7 @@ def ours(given: argparse.Namespace, way: str, shape: dict, folder: str) -> dict:
     if "graph" not in extra:
         flags += ["--trace", str(trace)]
     # So small a rate leaves the router where it began: the same routing in all steps.
-    done = child.run([*(shlex.split(given.launch) + [str(RANKS), "--"] if "processes" in extra else []), given.train_moe, "--text", given.text, "--device", "cuda", "--dtype", "bf16", "--ep", str(RANKS), "--policy", policy, "--steps",
+    done = child.run([*(given.launch + [str(RANKS), "--"] if "processes" in extra else []), given.train_moe, "--text", given.text, "--device", "cuda", "--dtype", "bf16", "--ep", str(RANKS), "--policy", policy, "--steps",
                            str(given.steps + given.warm_up), "--lr", "1e-12", "--dense", "0", "--shared", "0", "--aux", "0", "--json", str(report), *flags,
                            *shlex.split(given.more)], given.limit)
     if done.returncode:
@@ -130,11 +135,7 @@ def note(runs: dict[str, dict], way: str, found: dict) -> None:
 def measure(given: argparse.Namespace) -> None:
     written = dict(date=datetime.date.today().isoformat(), other=given.other, other_serial=given.other_serial, other_without_comm=given.other_without_comm,
                    other_deterministic=given.other_deterministic, vocab_of_other=given.vocab, capacity=given.capacity, more=given.more, shapes={})
-    for text in given.shapes.split(","):
-        name, *changes = text.split(":")
-        if name not in SHAPES:
-            sys.exit(f"--shapes knows {', '.join(SHAPES)}, not {name}")
-        shape = {**SHAPES[name], **{k: int(v) for k, v in (change.split("=") for change in changes)}}
+    for text, shape in given.shapes:
         one = written["shapes"][text] = dict(shape=shape, train_moe={}, other={})
 
         def tell(program: str, way: str, found: dict) -> None:
@@ -146,7 +147,7 @@ def measure(given: argparse.Namespace) -> None:
             for _ in range(given.rounds):
                 for way, found in other(given, shape, folder).items():
                     tell("other", way, found)
-                for way in filter(None, given.ways.split(",")):
+                for way in given.ways:
                     tell("train_moe", way, ours(given, way, shape, folder))
 
 
@@ -160,9 +161,8 @@ def serial_of(way: str, runs: dict) -> str:
     return next((each for each in (like, "serial", *runs) if each in runs and each.startswith("serial")), "serial")
 
 
-def table(path: str) -> str:
+def table(told: dict) -> str:
     """Each program is compared with its own step without overlap, and with the other's best."""
-    told = json.loads(pathlib.Path(path).read_text())
     lines = []
     for text, one in told["shapes"].items():
         middle = {program: {way: statistics.median(run["ms"]) for way, run in one[program].items()} for program in ("train_moe", "other")}
@@ -186,34 +186,74 @@ def table(path: str) -> str:
     return "\n".join(lines)
 
 
+def read_shape(text: str) -> tuple[str, dict]:
+    name, *changes = text.split(":")
+    if name not in SHAPES:
+        raise refused(f"'{name}' is none of {', '.join(SHAPES)}")
+    made = dict(SHAPES[name])
+    for change in changes:
+        size, _, value = change.partition("=")
+        if size not in made:
+            raise refused(f"'{size}' is no size of a shape; they are {', '.join(made)}")
+        made[size] = at_least(1)(value)
+    return text, made
+
+
+def read_way(text: str) -> str:
+    how, *extra = text.split("+")
+    policy(how)
+    if unknown := set(extra) - {"slots", "graph", "fast", "processes"}:
+        raise refused(f"'{text}' has +{', +'.join(sorted(unknown))}; there are +slots, +graph, +fast and +processes")
+    return text
+
+
+def read_results(path: str) -> dict:
+    """What a run wrote."""
+    try:
+        told = json.loads(pathlib.Path(existing(path)).read_text())
+        told["shapes"], told["other_serial"], told["other_without_comm"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise refused(f"{path} is nothing that --json wrote") from None
+    return told
+
+
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--table", nargs="+", metavar="FILE")
-    arguments.add_argument("--train-moe", metavar="PROGRAM")
+    arguments = Parser(__doc__)
+    arguments.add_argument("--table", nargs="+", type=read_results, metavar="FILE")
+    arguments.add_argument("--train-moe", type=program, metavar="PROGRAM")
     arguments.add_argument("--other", metavar="COMMAND")
     arguments.add_argument("--other-serial", default="off", metavar="NAME")
     arguments.add_argument("--other-without-comm", default="onhpnc", metavar="NAME", help="its overlapped step with nothing in place of the all-to-alls")
     arguments.add_argument("--other-deterministic", action="store_true", help="with torch's deterministic algorithms, which train_moe has but for the attention of +fast")
-    arguments.add_argument("--shapes", default=",".join(SHAPES), help="of " + ", ".join(SHAPES) + "; one may be changed: small:layers=2:seq=512")
-    arguments.add_argument("--ways", default="serial,two_stream_1f1b,split_dw", help="of train_moe, each a run of its own, such as split_dw+graph")
-    arguments.add_argument("--capacity", type=float, default=1.5, help="of +slots and +graph")
-    arguments.add_argument("--rounds", type=int, default=2, help="turns of each program")
-    arguments.add_argument("--steps", type=int, default=8, help="measured steps of train_moe in a round")
-    arguments.add_argument("--warm-up", type=int, default=3)
-    arguments.add_argument("--vocab", type=int, default=256, help="of the other program; train_moe has 256")
+    arguments.add_argument("--shapes", type=list_of(read_shape), default=",".join(SHAPES), help="of " + ", ".join(SHAPES) + "; one may be changed: small:layers=2:seq=512")
+    arguments.add_argument("--ways", type=list_of(read_way), default="serial,two_stream_1f1b,split_dw", help="of train_moe, each a run of its own, such as split_dw+graph")
+    arguments.add_argument("--capacity", type=above_0, default=1.5, help="of +slots and +graph")
+    arguments.add_argument("--rounds", type=at_least(1), default=2, help="turns of each program")
+    arguments.add_argument("--steps", type=at_least(1), default=8, help="measured steps of train_moe in a round")
+    arguments.add_argument("--warm-up", type=at_least(0), default=3)
+    arguments.add_argument("--vocab", type=at_least(1), default=256, help="of the other program; train_moe has 256")
     arguments.add_argument("--text", default="/usr/include/c++")
-    arguments.add_argument("--launch", default=f"sh {ROOT}/examples/launch.sh", metavar="COMMAND", help="takes a number of processes, -- and a program")
-    arguments.add_argument("--more", default="--comm peer", metavar="FLAGS", help="for train_moe")
-    arguments.add_argument("--traces", metavar="FOLDER", help="keeps the last step of each way of train_moe")
-    arguments.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="for one run of one program")
-    arguments.add_argument("--json", type=pathlib.Path)
+    arguments.add_argument("--launch", type=command, default=f"sh {ROOT}/examples/launch.sh", metavar="COMMAND", help="takes a number of processes, -- and a program")
+    arguments.add_argument("--more", type=shell_words, default="--comm peer", metavar="FLAGS", help="for train_moe")
+    arguments.add_argument("--traces", type=existing, metavar="FOLDER", help="keeps the last step of each way of train_moe")
+    arguments.add_argument("--limit", type=above_0, default=300, metavar="SECONDS", help="for one run of one program")
+    arguments.add_argument("--json", type=new_file)
     given = arguments.parse_args()
     if not given.table:
         if not (given.train_moe and given.other and given.json):
-            arguments.error("--train-moe, --other and --json, or --table FILE")
+            arguments.error("give --train-moe, --other and --json, or --table FILE")
+        if not given.shapes:
+            arguments.error("argument --shapes: name one")
+        if not pathlib.Path(given.text).exists():
+            arguments.error(f"argument --text: there is no {given.text}; check its path")
+        try:
+            for _, each in given.shapes:
+                other_command(given.other, each, given.vocab)
+        except argparse.ArgumentTypeError as problem:
+            arguments.error(f"argument --other: {problem}")
         measure(given)
-    for path in given.table or [str(given.json)]:
-        print(table(path))
+    for told in given.table or [json.loads(given.json.read_text())]:
+        print(table(told))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import json
 import os
 import pathlib
 import platform
+import shlex
 import statistics
 import subprocess
 import sys
@@ -26,6 +27,7 @@ import tempfile
 from collections.abc import Callable
 
 import child
+from arguments import Parser, above_0, at_least, existing, list_of, new_file, policy, program, refused, shell_words
 
 LAUNCH = pathlib.Path(__file__).resolve().parents[2] / "examples" / "launch.sh"
 MODELS = {
@@ -53,7 +55,7 @@ class Trainer:
         flags += ["--chunks", "2"] if pipeline.startswith("interleaved") else []
         flags += ["--trace", str(trace)] if traces else []
         launch = ["sh", str(LAUNCH), *(["--share-gpu"] if given.share_gpu else []), str(ranks), "--"]
-        command = [*([] if given.threads or ranks == 1 else launch), given.train_moe, *flags, *given.more.split()]
+        command = [*([] if given.threads or ranks == 1 else launch), given.train_moe, *flags, *shlex.split(given.more)]
         # No program here has a use for NVLink multicast.
         done = child.run(command, given.limit, env={"NCCL_NVLS_ENABLE": "0", **os.environ})
         if done.returncode:
@@ -152,34 +154,67 @@ def hardware(device: str) -> str:
     return f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores"
 
 
+def read_grid(text: str) -> tuple[int, int]:
+    pp, _, ep = text.partition("x")
+    try:
+        return at_least(1)(pp), at_least(1)(ep)
+    except argparse.ArgumentTypeError:
+        raise refused(f"'{text}' is no grid such as 2x4, of 2 pipeline ranks and 4 expert ranks") from None
+
+
+def read_way(text: str) -> str:
+    pipeline, colon, how = text.partition(":")
+    if not (pipeline and colon):
+        raise refused(f"'{text}' is no way such as {WAYS[0]}, of a pipeline and a policy")
+    policy(how)
+    return text
+
+
+def changed_model(changes: list[str], device: str) -> dict:
+    """Raises `ValueError` with a sentence."""
+    model = dict(MODELS[device])
+    for change in changes:
+        name, _, value = change.partition("=")
+        if name not in model:
+            raise ValueError(f"argument --set: knows {', '.join(model)}, not {name}")
+        whole = isinstance(model[name], int)
+        if whole and not (value.isdecimal() and int(value) > 0):
+            raise ValueError(f"argument --set: {name} is a whole number above 0, not '{value}'")
+        model[name] = int(value) if whole else value
+    return model
+
+
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--train-moe", required=True, metavar="PROGRAM")
-    arguments.add_argument("--plan", required=True, metavar="PROGRAM")
+    arguments = Parser(__doc__)
+    arguments.add_argument("--train-moe", required=True, type=program, metavar="PROGRAM")
+    arguments.add_argument("--plan", required=True, type=program, metavar="PROGRAM")
     arguments.add_argument("--device", choices=MODELS, default="cuda")
     arguments.add_argument("--threads", action="store_true", help="ranks are threads; their memory is not told apart")
     arguments.add_argument("--share-gpu", action="store_true", help="more ranks than GPUs, to try it out")
-    arguments.add_argument("--ranks", default="1,2,4,8", help="of the scaling; empty: no scaling")
-    arguments.add_argument("--policies", default="serial,split_dw", help="of the scaling")
-    arguments.add_argument("--grids", default="2x2,4x1,2x4,4x2,8x1", help="pipeline x expert ranks; empty: no pipelines")
-    arguments.add_argument("--ways", default=",".join(WAYS), help="pipeline:policy, the first for comparison")
+    arguments.add_argument("--ranks", type=list_of(at_least(1)), default="1,2,4,8", help="of the scaling; empty: no scaling")
+    arguments.add_argument("--policies", type=list_of(policy), default="serial,split_dw", help="of the scaling")
+    arguments.add_argument("--grids", type=list_of(read_grid), default="2x2,4x1,2x4,4x2,8x1", help="pipeline x expert ranks; empty: no pipelines")
+    arguments.add_argument("--ways", type=list_of(read_way), default=",".join(WAYS), help="pipeline:policy, the first for comparison")
     arguments.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="sizes of the model, such as layers=8 hidden=1024")
-    arguments.add_argument("--steps", type=int, default=7, help="measured")
-    arguments.add_argument("--warm-up", type=int, default=3)
-    arguments.add_argument("--text", default="/usr/include/c++")
-    arguments.add_argument("--more", default="", metavar="FLAGS", help="for train_moe, such as '--comm peer'")
-    arguments.add_argument("--limit", type=float, default=600, metavar="SECONDS", help="for one run")
-    arguments.add_argument("--json", type=pathlib.Path)
+    arguments.add_argument("--steps", type=at_least(1), default=7, help="measured")
+    arguments.add_argument("--warm-up", type=at_least(0), default=3)
+    arguments.add_argument("--text", type=existing, default="/usr/include/c++")
+    arguments.add_argument("--more", type=shell_words, default="", metavar="FLAGS", help="for train_moe, such as '--comm peer'")
+    arguments.add_argument("--limit", type=above_0, default=600, metavar="SECONDS", help="for one run")
+    arguments.add_argument("--json", type=new_file)
     given = arguments.parse_args()
 
-    changes = dict(change.split("=", 1) for change in given.set)
-    if unknown := changes.keys() - MODELS[given.device].keys():
-        sys.exit(f"--set knows {', '.join(MODELS[given.device])}, not {', '.join(unknown)}")
-    model = {name: type(value)(changes.get(name, value)) for name, value in MODELS[given.device].items()}
-    grids = [tuple(map(int, grid.split("x"))) for grid in given.grids.split(",") if grid]
-    for pp, _ in grids:
+    try:
+        model = changed_model(given.set, given.device)
+    except ValueError as problem:
+        arguments.error(str(problem))
+    if given.ranks and not given.policies:
+        arguments.error("--ranks is measured with each of --policies; name one")
+    if given.grids and not given.ways:
+        arguments.error("--grids is measured in each of --ways; name one")
+    for pp, _ in given.grids:
         if model["layers"] % (2 * pp) != 0:
-            sys.exit(f"layers={model['layers']} is no multiple of two chunks on each of {pp} pipeline ranks; set layers={2 * pp}, say")
+            arguments.error(f"layers={model['layers']} is no multiple of two chunks on each of {pp} pipeline ranks; set layers={2 * pp}, say")
     written = dict(date=datetime.date.today().isoformat(), hardware=hardware(given.device), command=sys.argv[1:], model=model, pipelines=[])
     print(f"{written['date']}, {written['hardware']}. " + ", ".join(f"{name} {value}" for name, value in model.items()) + "\n")
 
@@ -189,17 +224,17 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as place:
         trainer = Trainer(given, model, pathlib.Path(place))
-        if counts := [int(count) for count in given.ranks.split(",") if count]:
-            shown, written["scaling"] = scaling(trainer, counts, given.policies.split(","))
+        if given.ranks:
+            shown, written["scaling"] = scaling(trainer, given.ranks, given.policies)
             print("### Scaling, with as many tokens a rank\n\n" + shown, flush=True)
         serials: dict[int, dict] = {}
-        for pp, ep in grids:
+        for pp, ep in given.grids:
             if ep not in serials:
                 told, trace = trainer.run(1, ep, "zero_bubble_h1", "serial", traces=True)
                 serials[ep] = dict(trace=trace)
                 if not given.threads:
                     serials[ep]["base"], serials[ep]["a_layer"] = sizes_of_memory(trainer, ep, told)
-            shown, memory = pipelines(trainer, pp, ep, given.ways.split(","), serials[ep], written["pipelines"], save)
+            shown, memory = pipelines(trainer, pp, ep, given.ways, serials[ep], written["pipelines"], save)
             print(f"### {pp} pipeline ranks x {ep} expert ranks\n\n{shown}\n{memory}", flush=True)
     save()
 

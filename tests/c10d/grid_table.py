@@ -35,7 +35,7 @@ def main() -> None:
         rows = [line for line in answer.stdout.splitlines() if line.startswith("| ") and "---" not in line]
         assert len(rows) == (1 + 2) + (1 + 2) + (1 + 4), answer.stdout
         wrong = subprocess.run([sys.executable, str(GRID), *flags, "--set", "layers=3"], env=environment(), capture_output=True, text=True, timeout=60)
-        assert wrong.returncode == 1 and wrong.stderr.startswith("layers=3 is no multiple of two chunks"), wrong
+        assert wrong.returncode == 2 and wrong.stderr.startswith("grid.py: layers=3 is no multiple of two chunks"), wrong
 
         # Ranks that do not end in time are gone with the driver.
         stuck = folder / "stuck"

@@ -1,0 +1,73 @@
+"""Wrong arguments of the drivers in bench/gpu/ are one line and exit 2, before anything runs; good ones are taken."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
+
+
+def call(driver: str, *words: object) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, str(BENCH / "gpu" / driver), *map(str, words)], text=True, capture_output=True, timeout=60)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as place:
+        folder = pathlib.Path(place)
+        ran, program, notes = folder / "ran", folder / "program", folder / "notes.json"
+        program.write_text(f"#!/bin/sh\necho ran >> {ran}\nexit 3\n")
+        program.chmod(0o755)
+        notes.write_text("{}")
+
+        def check(driver: str, sentence: str, *words: object) -> None:
+            answer = call(driver, *words)
+            lines = answer.stderr.splitlines()
+            assert answer.returncode == 2 and len(lines) == 1 and not answer.stdout and not ran.exists(), (words, answer)
+            assert lines[0].startswith(driver + ": ") and sentence in lines[0], (words, answer)
+
+        def starts(driver: str, *words: object) -> None:
+            """What the wrong ones are changes of is in order."""
+            answer = call(driver, *words)
+            assert answer.returncode == 1 and ran.exists() and "Traceback" not in answer.stderr, (words, answer)
+            ran.unlink()
+
+        grid = ["--train-moe", program, "--plan", program, "--device", "cpu", "--text", notes]
+        starts("grid.py", *grid)
+        for flag, value, sentence in [
+            ("--train-moe", folder / "none", "cannot be started"), ("--text", folder / "none", "there is no"),
+            ("--ranks", "x", "'x' is no whole number from 1 up"), ("--ranks", "1,0", "'0' is no whole number from 1 up"),
+            ("--grids", "2y1", "'2y1' is no grid such as 2x4"), ("--grids", "2x", "'2x' is no grid"), ("--grids", "0x1", "'0x1' is no grid"),
+            ("--grids", "3x1", "layers=16 is no multiple"), ("--ways", "serial", "'serial' is no way such as one_f_one_b:serial"),
+            ("--ways", "gpipe:quick", "'quick' is none of serial,"), ("--ways", "", "name one"), ("--policies", "fast", "'fast' is none of"),
+            ("--policies", "", "name one"), ("--set", "layers", "layers is a whole number above 0, not ''"),
+            ("--set", "layers=x", "layers is a whole number above 0"), ("--set", "size=1", "not size"), ("--steps", "0", "from 1 up"),
+            ("--warm-up", "-1", "from 0 up"), ("--warm-up", "some", "from 0 up"), ("--limit", "nan", "no number above 0"),
+            ("--limit", "0", "no number above 0"), ("--more", "'a", "No closing quotation"), ("--json", folder / "none" / "x.json", "cannot be written"),
+            ("--json", folder, "cannot be written"), ("--device", "tpu", "invalid choice"), ("--colour", "red", "unrecognized arguments"),
+        ]:
+            check("grid.py", sentence, *grid, flag, value)
+
+        beside = ["--train-moe", program, "--other", f"{program} {{layers}}", "--json", folder / "out.json", "--text", notes]
+        starts("beside_megatron.py", *beside)
+        for flag, value, sentence in [
+            ("--train-moe", folder / "none", "cannot be started"), ("--other", folder / "none", "cannot be started"),
+            ("--other", f"{program} {{depth}}", "'depth' in braces"), ("--other", f"{program} {{", "in braces"), ("--other", "'a", "No closing quotation"),
+            ("--text", folder / "none", "there is no"), ("--shapes", "huge", "'huge' is none of coarse, fine, small"),
+            ("--shapes", "small,small:depth=2", "'depth' is no size of a shape"), ("--shapes", "small:layers=x", "'x' is no whole number"),
+            ("--shapes", "small:layers", "'' is no whole number"), ("--shapes", "", "name one"), ("--ways", "serial,quick", "'quick' is none of"),
+            ("--ways", "serial+slot", "has +slot"), ("--capacity", "much", "no number above 0"), ("--rounds", "0", "from 1 up"),
+            ("--launch", "", "name a program"), ("--launch", folder / "none", "cannot be started"), ("--traces", folder / "none", "there is no"),
+            ("--limit", "-1", "no number above 0"), ("--json", folder / "none" / "x.json", "cannot be written"),
+        ]:
+            check("beside_megatron.py", sentence, *beside, flag, value)
+        check("beside_megatron.py", "give --train-moe, --other and --json, or --table FILE")
+        check("beside_megatron.py", "there is no", "--table", folder / "none")
+        check("beside_megatron.py", "is nothing that --json wrote", "--table", notes)
+        check("beside_megatron.py", "is nothing that --json wrote", "--table", program)
+        shown = call("beside_megatron.py", "--table", BENCH / "results" / "beside_megatron.json")
+        assert shown.returncode == 0 and "| train_moe | serial+fast |" in shown.stdout, shown
+
+
+if __name__ == "__main__":
+    main()
