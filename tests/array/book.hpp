@@ -73,8 +73,8 @@ public:
   ledger(flat_table const& table, book const& sizes, Layers const& layers, plan_facts const& facts)
       : table_(table), book_(sizes), layout_(facts, 0, layers),
         releases(plan_releases<S>(table, layout_, layers)),
-        live_(static_cast<std::size_t>(table.groups) * 64),
-        chain_bytes_(static_cast<std::size_t>(table.groups) * 4) {}
+        live_(static_cast<std::size_t>(table.groups) * cells::count),
+        chain_bytes_(static_cast<std::size_t>(table.groups) * max_carried) {}
 
   /// After row `i` has run.
   std::size_t after(int i) {
@@ -97,24 +97,30 @@ public:
   }
 
 private:
-  std::size_t& at(int group, int cell) { return live_[static_cast<std::size_t>(group * 64 + cell)]; }
-  std::size_t& chain_bytes(int group, int c) { return chain_bytes_[static_cast<std::size_t>(group * 4 + c)]; }
+  std::size_t& at(int group, int cell) {
+    return live_[static_cast<std::size_t>(group * cells::count + cell)];
+  }
+  std::size_t& chain_bytes(int group, int c) {
+    return chain_bytes_[static_cast<std::size_t>(group * max_carried + c)];
+  }
   std::size_t bytes_of(op const& o, detail::type_id value) const {
     return book_.bytes.at({o.layer, o.microbatch, value});
   }
 
   void write(op const& o, block_facts const& f, int cell) {
-    if (cell >= 4 && cell < 8) at(o.group, cell) = chain_bytes(o.group, cell - 4);
-    if (cell >= 8 && cell < 24 && !f.root_is_metadata[cell - 8])
-      at(o.group, cell) = bytes_of(o, f.root[cell - 8]);
-    if (cell >= 24 && cell < 46) at(o.group, cell) = bytes_of(o, f.root[f.leaf_root[cell - 24]]);
-    if (cell >= 48 && cell < 56)
+    if (cells::is_chain_gradient(cell))
+      at(o.group, cell) = chain_bytes(o.group, cell - cells::first_chain_gradient);
+    if (int const root = cell - cells::first_root; cells::is_root(cell) && !f.root_is_metadata[root])
+      at(o.group, cell) = bytes_of(o, f.root[root]);
+    if (cells::is_leaf_gradient(cell))
+      at(o.group, cell) = bytes_of(o, f.root[f.leaf_root[cell - cells::first_leaf_gradient]]);
+    if (cells::is_context(cell))
       for (int p = 0; p < f.phases; ++p)
         if (auto const kept = book_.kept.find({o.layer, o.microbatch, f.kind[p]});
-            f.node_of[p] == cell - 48 && kept != book_.kept.end())
+            f.node_of[p] == cell - cells::first_context && kept != book_.kept.end())
           kept_[{o.group, cell}] = kept->second;
     // Between I and W live the sums of gradients that have several addends; one addend is the reader's own.
-    if (cell >= 56) at(o.group, cell) = sums_of(o, f, cell - 56);
+    if (cell >= cells::first_pending) at(o.group, cell) = sums_of(o, f, cell - cells::first_pending);
   }
   std::size_t sums_of(op const& o, block_facts const& f, int node) const {
     std::size_t sum = 0;

@@ -74,23 +74,26 @@ bool ends_agree(step const& of) {
 }
 
 std::vector<std::vector<use>> uses_of(flat_table const& table) {
-  auto const cells = static_cast<std::size_t>(table.groups) * 64;
-  std::vector<std::vector<use>> result(cells + static_cast<std::size_t>(table.layers) * 8);
+  constexpr std::size_t in_group = cells::count;
+  // Behind the cells: the parameter gradients of each node.
+  std::size_t const parameters = static_cast<std::size_t>(table.groups) * in_group;
+  std::vector<std::vector<use>> result(parameters + static_cast<std::size_t>(table.layers) * max_phases);
   for (std::size_t row = 0; row < table.ops.size(); ++row) {
     op const& o = table.ops[row];
     cell_access const& a = o.touches;
     auto const side = [&](int group, cell_set reads, cell_set writes, cell_set clears) {
-      for (std::size_t cell = 0; cell < 64; ++cell) {
+      for (std::size_t cell = 0; cell < in_group; ++cell) {
         auto const in = [&](cell_set set) { return (set >> cell & 1) != 0; };
         if (in(reads | writes | clears))
-          result[static_cast<std::size_t>(group) * 64 + cell].push_back(
+          result[static_cast<std::size_t>(group) * in_group + cell].push_back(
               {row, in(reads), in(writes), in(clears)});
       }
     };
     side(o.group, a.reads, a.writes, a.clears);
     side(o.next_group, a.next_reads, a.next_writes, a.next_clears);
     if (a.accumulates)
-      result[cells + static_cast<std::size_t>(o.layer) * 8 + o.node].push_back({row, false, true, false});
+      result[parameters + static_cast<std::size_t>(o.layer) * max_phases + o.node].push_back(
+          {row, false, true, false});
   }
   return result;
 }

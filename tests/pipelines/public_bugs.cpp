@@ -233,7 +233,7 @@ live_tensors count_live(flat_table const& table, detail::sequence<release> const
   live_tensors found;
   auto next = freed.begin();
   auto const each = [&live](int group, cell_set set, bool comes) {
-    for (int cell = 0; cell < 46; ++cell) {
+    for (int cell = 0; cell < cells::first_boundary; ++cell) {
       if ((set & cells::one(cell)) == 0) continue;
       if (comes)
         live.insert({group, cell});

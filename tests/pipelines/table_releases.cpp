@@ -43,13 +43,10 @@ std::vector<instance> lives_of(flat_table const& table, std::vector<lowered::use
 }
 
 /// The only metadata of the layers: the fourth value that a MoE layer writes.
-constexpr int routing = 8 + 3;
+constexpr int routing = cells::first_root + 3;
+constexpr std::size_t in_group = cells::count;
 
-bool holds_tensor(int cell) {
-  bool const value = cell < 4 || (cell >= 8 && cell < 24),
-             gradient = (cell >= 4 && cell < 8) || (cell >= 24 && cell < 46);
-  return value || gradient;
-}
+bool holds_tensor(int cell) { return cell < cells::first_boundary; }
 
 /// Whether storage may go back after `row` on its lane: whoever used it has finished by then.
 bool sound(flat_table const& table, lowered::before const& before, instance const& life, std::size_t row) {
@@ -80,15 +77,17 @@ void check_releases(lowered::step const& step, int rank, counts& count) {
     REQUIRE(holds_tensor(one.cell));
     REQUIRE(
         (one.cell != routing || types[static_cast<std::size_t>(one.group) % types.size()] != lowered::moe));
-    rows[static_cast<std::size_t>(one.group) * 64 + static_cast<std::size_t>(one.cell)].push_back(one.row);
+    rows[static_cast<std::size_t>(one.group) * in_group + static_cast<std::size_t>(one.cell)].push_back(
+        one.row);
   }
-  for (std::size_t cell = 0; cell < static_cast<std::size_t>(table.groups) * 64; ++cell) {
-    if (!holds_tensor(static_cast<int>(cell % 64))) continue;
-    if (cell % 64 == routing && types[cell / 64 % types.size()] == lowered::moe) continue;
+  for (std::size_t cell = 0; cell < static_cast<std::size_t>(table.groups) * in_group; ++cell) {
+    if (!holds_tensor(static_cast<int>(cell % in_group))) continue;
+    if (cell % in_group == routing && types[cell / in_group % types.size()] == lowered::moe) continue;
     std::size_t next = 0;
     std::vector<instance> const lives = lives_of(table, uses[cell]);
     for (instance const& life : lives) {
-      INFO("cell " << cell % 64 << " of group " << cell / 64 << ", written in row " << life.users.front());
+      INFO("cell " << cell % in_group << " of group " << cell / in_group << ", written in row "
+                   << life.users.front());
       if (life.cleared) {
         ++count.cleared;
         continue;

@@ -32,7 +32,7 @@ struct Begin : Block<Writer> {};
 struct End : Block<Reader> {};
 struct Model : Blocks<Both, Begin, End> {};
 enum block_number { both, begin, end };
-constexpr int hidden_cell = 8;
+constexpr int hidden_cell = cells::first_root;
 constexpr pass F = pass::forward, B = pass::backward, I = pass::backward_input, W = pass::backward_weight;
 
 /// Where microbatch `m` keeps its state.
