@@ -137,7 +137,10 @@ std::string report_table(measured_step const& one) {
          with_percent(said.exposed, one.predicted.makespan), with_percent(ran.exposed, one.makespan),
          with_percent(said.bubble, one.predicted.makespan), with_percent(ran.bubble, one.makespan)});
   }
-  return one.title() + '\n' + one.method() + summary(one) + "\n\ntimes in ms; bubble: no op runs\n\n" +
+  return one.title() + '\n' + one.method() + summary(one) +
+         fmt::format("\nits ops, replayed as long as they took: {} ms; what is measured beyond was spent "
+                     "between ops\n\ntimes in ms; bubble: no op runs\n\n",
+                     short_number(one.of_own_ops)) +
          aligned(rows);
 }
 
@@ -167,6 +170,7 @@ std::string report_json(measured_step const& one) {
                              {"predicted_makespan", one.predicted.makespan},
                              {"measured_makespan", one.makespan},
                              {"measured_to_predicted", one.ratio()},
+                             {"makespan_of_own_ops", one.of_own_ops},
                              {"per_rank", ranks}};
   return file.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
 }

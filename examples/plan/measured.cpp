@@ -135,7 +135,27 @@ void require_serial(recorded_step const& trace, recorded_step const& costs) {
                       costs.path, shown(key), said(costs, key), trace.path, said(trace, key)));
 }
 
-phase_replay replay_of(stretto::plan const& plan, recorded_step const& trace, op_costs const& costs) {
+/// What each op of the step itself took: the mean over its expert ranks.
+class own_times {
+public:
+  explicit own_times(recorded_step const& trace) {
+    int const expert_ranks = trace.number("ep");
+    for (stretto::span const& each : trace.ops)
+      times_[key_of(each.rank / expert_ranks, each.label)] += (each.end_us - each.start_us) / expert_ranks;
+  }
+  double operator()(int rank, stretto::op_label const& op) const { return times_.at(key_of(rank, op)); }
+
+private:
+  static std::tuple<int, stretto::phase_kind, stretto::pass, int, int> key_of(int rank,
+                                                                              stretto::op_label const& op) {
+    return {rank, op.phase, op.what, op.layer, op.microbatch};
+  }
+  std::map<std::tuple<int, stretto::phase_kind, stretto::pass, int, int>, double> times_;
+};
+
+/// `costs(rank, place of its layer in the model, op)` is what an op takes.
+template <class Costs>
+phase_replay replay_of(stretto::plan const& plan, recorded_step const& trace, Costs const& costs) {
   std::vector<rank_layers> layers;
   for (int rank = 0; rank < plan.facts().ranks; ++rank)
     layers.push_back(layers_of(plan.facts(), rank, trace.number("layers"), trace.number("dense")));
@@ -144,7 +164,7 @@ phase_replay replay_of(stretto::plan const& plan, recorded_step const& trace, op
   };
   auto const cost = [&](int rank, stretto::op_label const& op) {
     auto const& place = layers[static_cast<std::size_t>(rank)].place;
-    return costs(place[static_cast<std::size_t>(op.layer)], op);
+    return costs(rank, place[static_cast<std::size_t>(op.layer)], op);
   };
   auto const with = [&]<class S>(S) {
     return replay_layers<S>(plan, trace.number("layers"), shape, cost, 0);
@@ -199,7 +219,9 @@ measured_step compare_with_run(recorded_step const& trace, recorded_step const& 
   stretto::plan_facts const& facts = plan.facts();
   require_fits("--measured", facts, trace.number("layers"), "trace a smaller step");
   measured_step step;
-  step.predicted = replay_of(plan, trace, op_costs(costs));
+  op_costs const serial(costs);
+  step.predicted =
+      replay_of(plan, trace, [&](int, int place, stretto::op_label const& op) { return serial(place, op); });
   step.policy = trace.text("policy"), step.trace = trace.path, step.costs = costs.path;
   step.expert_ranks = trace.number("ep"), step.dense = trace.number("dense");
   double first = trace.ops.front().start_us, last = first;
@@ -224,6 +246,10 @@ measured_step compare_with_run(recorded_step const& trace, recorded_step const& 
     step.ranks.push_back(mean);
     step.layer_chunk.push_back(layers_of(facts, rank, step.predicted.layers, step.dense).chunk);
   }
+  own_times const own(trace);
+  step.of_own_ops = replay_of(plan, trace, [&](int rank, int, stretto::op_label const& op) {
+                      return own(rank, op);
+                    }).makespan;
   for (stretto::span each : trace.ops) {
     if (each.rank % step.expert_ranks != 0) continue;
     each.rank /= step.expert_ranks, each.start_us -= first, each.end_us -= first;

@@ -21,6 +21,8 @@ struct measured_step {
   std::vector<std::vector<int>> layer_chunk; ///< by pipeline rank: the chunk of each of its layers
   std::vector<rank_time> ranks; ///< measured, mean over the expert ranks
   double makespan = 0; ///< measured
+  /// Of the plan replayed with what the ops of this step took: what is above it in `makespan` was spent between ops.
+  double of_own_ops = 0;
 
   double ratio() const { return makespan / predicted.makespan; }
   std::string title() const;

@@ -5,6 +5,8 @@ import itertools
 import json
 import os
 import pathlib
+import random
+import re
 import socket
 import subprocess
 import sys
@@ -32,9 +34,13 @@ def is_legal(way: dict) -> bool:
             and (pipeline != "dual_pipe_v" or way["--microbatches"] >= 2 * way["--pp"] - 1))
 
 
+def all_ways() -> list[dict]:
+    return [way for values in itertools.product(*FACTORS.values()) if is_legal(way := dict(zip(FACTORS, values)))]
+
+
 def pairwise() -> list[dict]:
     """Greedy: each next way has the most pairs of choices that are new."""
-    ways = [way for values in itertools.product(*FACTORS.values()) if is_legal(way := dict(zip(FACTORS, values)))]
+    ways = all_ways()
     pairs = [frozenset(itertools.combinations(way.items(), 2)) for way in ways]
     left = frozenset().union(*pairs)
     chosen = []
@@ -46,14 +52,34 @@ def pairwise() -> list[dict]:
     return chosen
 
 
+def ways_to_run() -> list[dict]:
+    """STRETTO_EVERY_SIZE=PART/PARTS: that part of all ways, PART from 1, dealt out by chance, so that some parts are a sample of
+    all; anything else: enough that any two choices meet. Without it one of each pipeline, where there is time for no more."""
+    said = os.environ.get("STRETTO_EVERY_SIZE")
+    if part := part_of(said):
+        ways = all_ways()
+        random.Random(1).shuffle(ways)
+        chosen = ways[part[0] - 1::part[1]]
+        print(f"{len(chosen)} of {len(ways)} ways to run")
+        return chosen
+    ways = pairwise()
+    chosen = ways if said else list({way["--pipeline"]: way for way in reversed(ways) if way["--pp"] > 1}.values())
+    print(f"{len(chosen)} of {len(ways)} ways to run that let any two choices meet")
+    return chosen
+
+
+def part_of(said: str | None) -> tuple[int, int] | None:
+    found = re.fullmatch(r"(\d+)/(\d+)", said or "")
+    if not found:
+        return None
+    part, parts = int(found[1]), int(found[2])
+    assert 1 <= part <= parts, f"STRETTO_EVERY_SIZE={said}: PART is from 1 to PARTS"
+    return part, parts
+
+
 def check_bits(program: str, text: str, folder: pathlib.Path) -> None:
     file = folder / "run.json"
-    ways = pairwise()
-    # One of each pipeline, where there is time for no more.
-    sample = {way["--pipeline"]: way for way in reversed(ways) if way["--pp"] > 1}
-    chosen = ways if "STRETTO_EVERY_SIZE" in os.environ else list(sample.values())
-    print(f"{len(chosen)} of {len(ways)} ways to run that let any two choices meet")
-    for way in chosen:
+    for way in ways_to_run():
         count = str(way["--ep"] * way["--pp"])
         grid = [str(word) for name, value in way.items() if value is not None for word in (name, value)]
         flags = ["--text", text, *SIZES, "--dense", str(min(1, way["--layers"] - 1)), *COMMON, *grid, "--json", str(file)]
@@ -79,7 +105,12 @@ def check_bits(program: str, text: str, folder: pathlib.Path) -> None:
             events = json.loads(trace.read_text())["traceEvents"]
             assert {e["pid"] for e in events} == set(range(int(count)))
         assert answer.stdout.count("held-out ") == 1, answer.stdout
-    file.unlink()
+        file.unlink()
+
+
+def check_slots(program: str, text: str, folder: pathlib.Path) -> None:
+    """What does not fit its slots ends all ranks, and nothing is written."""
+    file = folder / "full.json"
     answer = subprocess.run(["sh", str(LAUNCH), "2", "--", program, "--text", text, *TINY, *COMMON, "--ep", "2", "--capacity", "0.3",
                              "--json", str(file)], env=environment(), capture_output=True, text=True, timeout=120)
     said = {line for line in answer.stderr.splitlines() if line.startswith("train_moe: ")}
@@ -244,6 +275,10 @@ def check_growth(program: str, text: str, folder: pathlib.Path) -> None:
 
 def main() -> None:
     program = str(pathlib.Path(sys.argv[1]).resolve())
+    if part_of(os.environ.get("STRETTO_EVERY_SIZE")):
+        with tempfile.TemporaryDirectory() as place:
+            check_bits(program, write_text(pathlib.Path(place)), pathlib.Path(place))
+        return
     with tempfile.TemporaryDirectory() as place:
         check_refusals(program, write_text(pathlib.Path(place)), pathlib.Path(place))
     with tempfile.TemporaryDirectory() as place:
@@ -251,6 +286,7 @@ def main() -> None:
         check_launch(program, write_text(pathlib.Path(place)))
         check_patience(program, write_text(pathlib.Path(place)))
         check_bits(program, write_text(pathlib.Path(place)), pathlib.Path(place))
+        check_slots(program, write_text(pathlib.Path(place)), pathlib.Path(place))
         if "STRETTO_EVERY_SIZE" in os.environ:
             check_growth(program, write_text(pathlib.Path(place)), pathlib.Path(place))
 

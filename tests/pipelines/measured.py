@@ -123,6 +123,14 @@ def check_sums(plan: Plan) -> None:
     report = plan.report(slow, serial)
     assert near(report["predicted_makespan"], length) and near(report["measured_makespan"], slow_length), report
     assert near(report["measured_to_predicted"], 1.5), report
+    assert near(report["makespan_of_own_ops"], slow_length), report
+    # The same ops with pauses between them.
+    paused = copy.deepcopy(slow)
+    for each in paused["traceEvents"]:
+        if each["ph"] == "X":
+            each["ts"] *= 1.25
+    late = plan.report(paused, serial)
+    assert late["measured_makespan"] > 1.05 * slow_length and near(late["makespan_of_own_ops"], slow_length), late
     for rank, each in enumerate(report["per_rank"]):
         for side, wanted, whole in (("predicted", busy, length), ("measured", slow_busy, slow_length)):
             assert near(each[side]["bubble"], whole - wanted[rank]), (side, each)
