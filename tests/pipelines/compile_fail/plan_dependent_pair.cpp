@@ -1,7 +1,7 @@
 // expect: stretto\[E49\]: .*two halves of a pair belong to one microbatch
 // expect: dependent_pair<
 // expect: mine::Order
-#include <stretto/pipelines/proof.hpp>
+#include "one_chunk.hpp"
 
 #ifdef STRETTO_COMPILE_FAIL
 #define BEHIND 0
@@ -11,14 +11,8 @@
 
 namespace mine {
 
-using stretto::call;
-
-struct Order {
-  static constexpr char const* name = "order";
-  static constexpr auto map = stretto::placement::looped;
-  static constexpr int chunks = 1;
-  static constexpr bool pairs = true, splits = false;
-  static constexpr int min_microbatches(int) { return 2; }
+struct Order : one_chunk {
+  static constexpr bool pairs = true;
   static constexpr void run(int ranks, int rank, int microbatches, int, auto&& sink) {
     int const wanted = 2 * (ranks - 1 - rank) + BEHIND,
               warm_up = wanted < microbatches ? wanted : microbatches;

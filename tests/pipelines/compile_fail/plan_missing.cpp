@@ -1,7 +1,7 @@
 // expect: stretto\[E46\]: .*pass never runs
 // expect: missing<
 // expect: mine::Order
-#include <stretto/pipelines/proof.hpp>
+#include "one_chunk.hpp"
 
 #ifdef STRETTO_COMPILE_FAIL
 #define DROPPED 1
@@ -11,14 +11,7 @@
 
 namespace mine {
 
-using stretto::call;
-
-struct Order {
-  static constexpr char const* name = "order";
-  static constexpr auto map = stretto::placement::looped;
-  static constexpr int chunks = 1;
-  static constexpr bool pairs = false, splits = false;
-  static constexpr int min_microbatches(int) { return 2; }
+struct Order : one_chunk {
   static constexpr void run(int, int, int microbatches, int, auto&& sink) {
     for (int m = 0; m < microbatches; ++m) {
       sink(call::forward(0, m));
