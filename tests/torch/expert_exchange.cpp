@@ -178,3 +178,23 @@ TEST_CASE("ids are grouped by expert, in order within one", "[torch]") {
   CHECK(at::equal(mixed.order, at::tensor({0, 3, 4, 5, 1, 2, 6}, at::kLong)));
   CHECK(at::equal(mixed.order.index_select(0, mixed.inverse), at::arange(7)));
 }
+
+TEST_CASE("rows cannot be grouped by no expert, nor by counts that are not of every rank", "[torch]") {
+  auto const of_none = [](int experts) {
+    return Catch::Matchers::Equals("rows are grouped by " + std::to_string(experts) +
+                                   " experts; there must be one at least");
+  };
+  auto const ids = at::tensor({0, 1}, at::kLong), nobody = at::empty({0}, at::kLong);
+  for (int const experts : {0, -1}) {
+    CHECK_THROWS_WITH(st::order_by_expert(ids, experts), of_none(experts));
+    CHECK_THROWS_WITH(st::order_by_expert(nobody, experts), of_none(experts));
+    CHECK_THROWS_WITH(st::route_by_expert(ids, experts), of_none(experts));
+    // Before anything is asked of the device that they lie on.
+    CHECK_THROWS_WITH(st::route_by_expert(ids.to(at::kMeta), experts), of_none(experts));
+    CHECK_THROWS_WITH(st::order_arrived({1, 2}, experts), of_none(experts));
+    CHECK_THROWS_WITH(st::order_arrived({}, experts), of_none(experts));
+  }
+  CHECK_THROWS_WITH(st::order_arrived({1, 2, 3}, 2),
+                    Catch::Matchers::Equals("3 counts of rows are not 2 from every rank"));
+  CHECK(st::order_arrived({}, 2).rows == std::vector<std::int64_t>{0, 0});
+}

@@ -42,8 +42,10 @@ struct routed_rows {
   expert_counts rows;
 };
 
-/// `order_by_expert` for ids that may lie on a device, where nothing waits for the host.
+/// `order_by_expert` for ids that may lie on a device, where nothing waits for the host: an id that is no expert is refused
+/// when the rows are read.
 inline routed_rows route_by_expert(at::Tensor const& ids, int experts) {
+  detail::checked_experts(experts);
   if (ids.is_cpu()) {
     auto made = order_by_expert(ids, experts);
     return {std::move(made.order), std::move(made.inverse), host_copy(at::tensor(made.rows, at::kLong))};
@@ -66,6 +68,6 @@ inline expert_order order_arrived(std::vector<int> const& counts, int experts, a
   return {there.select(0, 0), there.select(0, 1), std::move(rows)};
 }
 
-}  // namespace torch
-}  // namespace v0
-}  // namespace stretto
+} // namespace torch
+} // namespace v0
+} // namespace stretto
