@@ -84,6 +84,44 @@ TEST_CASE("a process that is killed in the last call of a step ends the streams 
   CHECK(count_true(2, survives) == 1);
 }
 
+TEST_CASE(
+    "of several calls that are issued the one that a killed process has left open is told, with that process",
+    "[gpu]") {
+  int const ranks = GENERATE(2, 3), lost = GENERATE(0, 1);
+  CAPTURE(ranks, lost);
+  auto const survives = [&](shared_exchange& of_rank) {
+    int const me = of_rank.rank();
+    use_gpu_of(me, 1);
+    host::failure_board board;
+    rank_lanes lanes({.rank = me}, {}, &board);
+    round_data const data(round_bytes(me, ranks, 0, 0, many_rows, 64));
+    exchange_of_processes exchange(of_rank, cuda::thread_stream{},
+                                   settings_of(me, board, std::chrono::seconds(2)));
+    cuda::host_flags never(1);
+    cuda::edge two_are_done;
+    for (int microbatch = 0; microbatch < 4; ++microbatch)
+      lanes.run(lane::comm, {dispatch, pass::forward, lane::comm, 3, microbatch}, [&] {
+        auto const here = lanes.stream(lane::comm);
+        if (microbatch == 2) two_are_done.record(here);
+        if (microbatch == 2 && me == lost) cuda::flag_ops().wait_for(never[0], 1).issue(here);
+        data.issue(exchange, 64, here);
+      });
+    two_are_done.synchronize();
+    of_rank.barrier();
+    if (me == lost) ::raise(SIGKILL);
+    auto const told = what_of([&] { lanes.drain(); });
+    auto const by = "rank " + std::to_string(me);
+    // Whoever finds it second may learn it from the first.
+    return expect(told == by +
+                              ": F.dispatch of layer 3, microbatch 2 failed: process_exchange: nothing came "
+                              "from rank " +
+                              std::to_string(lost) + " within 2000 ms" ||
+                      (ranks == 3 && told == by + " failed: process_exchange given up: a rank has failed"),
+                  told);
+  };
+  CHECK(count_true(ranks, survives) == ranks - 1);
+}
+
 TEST_CASE("streams that are let go because another rank gave up are told to the board", "[gpu]") {
   auto const is_told = [](shared_exchange& ranks) {
     int const me = ranks.rank();

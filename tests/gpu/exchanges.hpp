@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -18,6 +19,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -121,6 +123,35 @@ struct round_data {
   }
   bool is_wrong() const { return receive.to_host() != expected; }
 };
+
+/// Whether the rows that rank `rank` keeps have come, whatever else is under way.
+inline bool is_there(round_data const& data, int rank, std::size_t row_bytes) {
+  auto const me = static_cast<std::size_t>(rank);
+  std::size_t begin = 0;
+  for (std::size_t from = 0; from < me; ++from)
+    begin += static_cast<std::size_t>(data.receive_rows[from]) * row_bytes;
+  auto const size = static_cast<std::size_t>(data.receive_rows[me]) * row_bytes;
+  cuda::stream beside;
+  auto const is_right = [&](std::size_t first) {
+    bytes found(size - first);
+    cuda::check(cudaMemcpyAsync(found.data(), data.receive.data() + begin + first, found.size(),
+                                cudaMemcpyDeviceToHost, beside.get()),
+                "cudaMemcpyAsync");
+    cuda::check(cudaStreamSynchronize(beside.get()), "cudaStreamSynchronize");
+    return std::equal(found.begin(), found.end(),
+                      data.expected.begin() + static_cast<std::ptrdiff_t>(begin + first));
+  };
+  // The end first: it comes last.
+  return is_right(size - row_bytes) && is_right(0);
+}
+/// The same before long.
+inline bool has_come(round_data const& data, int rank, std::size_t row_bytes) {
+  for (int look = 0; look < 500; ++look) {
+    if (is_there(data, rank, row_bytes)) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
 
 /// Keeps a stream busy for a random time, now and then.
 class random_delay {

@@ -1,5 +1,6 @@
 #include "exchanges.hpp"
 
+#include <stretto/adapters/cuda/flags.hpp>
 #include <stretto/adapters/cuda/peer_exchange.hpp>
 
 #include <catch2/catch_test_macros.hpp>
@@ -70,6 +71,52 @@ TEST_CASE("a rank that does not come to a push is named before long", "[gpu]") {
     }
   });
   CHECK(told == "call 1 of a peer_exchange: rank 1 did not come within 300 ms");
+}
+
+TEST_CASE("the rows that a rank keeps do not wait for the other ranks", "[gpu]") {
+  host::group group(2);
+  std::optional<round_data> data[2];
+  bool were_there = false;
+  group.run([&](int rank) {
+    use_gpu_of(rank, 1);
+    cuda::stream own;
+    auto const current = cuda::thread_stream{}.enter(own.get());
+    auto exchange = make_exchange<pusher>(group, rank);
+    auto& mine = data[rank].emplace(round_bytes(rank, 2, 0, 0, many_rows, 64));
+    group.communicator(rank).barrier();
+    if (rank == 1) were_there = has_come(*data[0], 0, 64);
+    mine.issue(exchange, 64, own.get());
+    cuda::check(cudaStreamSynchronize(own.get()), "cudaStreamSynchronize");
+    group.communicator(rank).barrier();
+  });
+  CHECK(were_there);
+  CHECK_FALSE(data[0]->is_wrong());
+  CHECK_FALSE(data[1]->is_wrong());
+}
+
+TEST_CASE("behind a push that has failed nothing of it is still to be copied", "[gpu]") {
+  host::group group(2);
+  bool were_there = false;
+  group.run([&](int rank) {
+    use_gpu_of(rank, 1);
+    cuda::stream own;
+    auto const current = cuda::thread_stream{}.enter(own.get());
+    auto exchange = make_exchange<pusher>(group, rank, std::chrono::milliseconds(100));
+    if (rank == 1) return;
+    // Enough to take a while.
+    std::size_t const row_bytes = 2048;
+    round_data const data(round_bytes(0, 2, 0, 0, many_rows, row_bytes));
+    cuda::host_flags held(1);
+    cuda::flag_ops().wait_for(held[0], 1).issue(own.get());
+    try {
+      data.issue(exchange, row_bytes, own.get());
+    } catch (std::runtime_error const&) {
+      held.set(0, 1);
+      cuda::check(cudaStreamSynchronize(own.get()), "cudaStreamSynchronize");
+      were_there = is_there(data, 0, row_bytes);
+    }
+  });
+  CHECK(were_there);
 }
 
 TEST_CASE("one rank captures and the other does not: both are told", "[gpu]") {

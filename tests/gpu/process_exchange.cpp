@@ -3,6 +3,10 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
+#include <chrono>
+#include <string>
+#include <thread>
+
 using namespace test;
 
 namespace {
@@ -139,6 +143,89 @@ TEST_CASE("after a call that a rank gave up every further call is refused", "[gp
     return told == (ranks.rank() == 0) && said.ends_with("given up: a rank has failed");
   };
   CHECK(count_true(2, is_refused) == 2);
+}
+
+TEST_CASE("the rows that a process keeps do not wait for the other processes", "[gpu]") {
+  auto const is_right = [](shared_exchange& ranks) {
+    int const me = ranks.rank();
+    use_gpu_of(me, 1);
+    cuda::stream own;
+    auto const current = cuda::thread_stream{}.enter(own.get());
+    round_data const data(round_bytes(me, 2, 0, 0, many_rows, 64));
+    auto exchange = make_process_exchange(ranks, std::chrono::milliseconds(20000));
+    bool were_there = true;
+    std::thread other;
+    if (me == 0)
+      other = std::thread([&] {
+        were_there = has_come(data, 0, 64);
+        ranks.barrier();
+      });
+    else
+      ranks.barrier();
+    data.issue(exchange, 64, own.get());
+    cuda::check(cudaStreamSynchronize(own.get()), "cudaStreamSynchronize");
+    if (other.joinable()) other.join();
+    ranks.barrier();
+    return were_there && !data.is_wrong();
+  };
+  CHECK(count_true(2, is_right) == 2);
+}
+
+TEST_CASE("a process that does not come to a call is named, and nothing of the call is still to be copied",
+          "[gpu]") {
+  auto const is_told = [](shared_exchange& ranks) {
+    int const me = ranks.rank();
+    use_gpu_of(me, 1);
+    cuda::stream own;
+    auto const current = cuda::thread_stream{}.enter(own.get());
+    // Enough to take a while.
+    std::size_t const row_bytes = 2048;
+    round_data const data(round_bytes(me, 2, 0, 0, many_rows, row_bytes));
+    auto exchange = make_process_exchange(ranks, std::chrono::milliseconds(me == 0 ? 300 : 20000));
+    std::string said;
+    bool were_there = true;
+    if (me == 0) {
+      cuda::host_flags held(1);
+      cuda::flag_ops().wait_for(held[0], 1).issue(own.get());
+      try {
+        data.issue(exchange, row_bytes, own.get());
+      } catch (std::runtime_error const& problem) {
+        said = problem.what();
+      }
+      held.set(0, 1);
+      cuda::check(cudaStreamSynchronize(own.get()), "cudaStreamSynchronize");
+      were_there = is_there(data, 0, row_bytes);
+    }
+    ranks.barrier();
+    return were_there &&
+           (me == 1 || said == "call 1 of a process_exchange: rank 1 did not come within 300 ms");
+  };
+  CHECK(count_true(2, is_told) == 2);
+}
+
+TEST_CASE("a call has until its deadline from when its stream comes to it", "[gpu]") {
+  auto const is_right = [](shared_exchange& ranks) {
+    use_gpu_of(ranks.rank(), 1);
+    cuda::stream own;
+    auto const current = cuda::thread_stream{}.enter(own.get());
+    round_data const data(round_bytes(ranks.rank(), 2, 0, 0, many_rows, 64));
+    auto exchange = make_process_exchange(ranks, std::chrono::milliseconds(1500));
+    cuda::host_flags held(1);
+    cuda::flag_ops().wait_for(held[0], 1).issue(own.get());
+    ranks.barrier();
+    data.issue(exchange, 64, own.get());
+    // What the stream has to do before lasts longer than the deadline.
+    std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    held.set(0, 1);
+    cuda::check(cudaStreamSynchronize(own.get()), "cudaStreamSynchronize");
+    ranks.barrier();
+    bool const right = !data.is_wrong();
+    data.issue(exchange, 64, own.get());
+    cuda::check(cudaStreamSynchronize(own.get()), "cudaStreamSynchronize");
+    ranks.barrier();
+    return right;
+  };
+  CHECK(count_true(2, is_right) == 2);
 }
 
 TEST_CASE("replays of pushes between processes bring what calls by themselves bring", "[gpu]") {

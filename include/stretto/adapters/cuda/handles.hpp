@@ -60,6 +60,9 @@ public:
   void try_record(cudaStream_t on) noexcept {
     if (handle_ && cudaEventRecord(handle_, on) != cudaSuccess) static_cast<void>(cudaGetLastError());
   }
+  void try_wait(cudaStream_t on) const noexcept {
+    if (handle_ && cudaStreamWaitEvent(on, handle_, 0) != cudaSuccess) static_cast<void>(cudaGetLastError());
+  }
   void try_synchronize() const noexcept {
     if (handle_ && cudaEventSynchronize(handle_) != cudaSuccess) static_cast<void>(cudaGetLastError());
   }

@@ -7,6 +7,7 @@
 #include <stretto/adapters/cuda/exchange_options.hpp>
 #include <stretto/adapters/cuda/follow.hpp>
 #include <stretto/adapters/cuda/handles.hpp>
+#include <stretto/adapters/cuda/own_rows.hpp>
 #include <stretto/adapters/cuda/reach.hpp>
 #include <stretto/adapters/cuda/share.hpp>
 #include <stretto/adapters/cuda/staged_exchange.hpp>
@@ -82,7 +83,7 @@ public:
         ones_(size_, 1), scratch_(size_) {
     // Each begins with another one, so that not all push to the same rank at once.
     for (std::size_t i = 1; i < size_; ++i) others_.push_back((me_ + i) % size_);
-    auto const unreached = detail::reach_the_gpus_of(ranks_);
+    auto const unreached = detail::reach_the_gpus_of(ranks_).unreached;
     if (unreached) {
       if (me_ == 0)
         std::fprintf(stderr, "stretto::cuda::peer_exchange: %s; rows go through host memory\n",
@@ -119,6 +120,7 @@ public:
       issue(static_cast<std::byte const*>(send), calls);
     } catch (...) {
       room_->is_broken = true;
+      own_.try_join(current_.current());
       throw;
     }
   }
@@ -132,12 +134,7 @@ private:
     cudaStream_t const here = current_.current();
     mine.capture = detail::capture_of(here);
     mine.ready.record(here);
-    std::size_t const own = mine.to(me_);
-    if (own > 0) {
-      mine.ready.wait(beside_.get());
-      detail::copy_bytes(mine.receive + mine.places[me_], out + mine.blocks[me_], own, beside_.get());
-      own_copied_.record(beside_.get());
-    }
+    own_.copy(mine.receive + mine.places[me_], out + mine.blocks[me_], mine.to(me_), mine.ready);
     room_->posted.set(me_, calls_);
     for (std::size_t const other : others_) {
       await(room_->posted, other);
@@ -155,7 +152,7 @@ private:
       await(room_->issued, from);
       calls[from].done.wait(here);
     }
-    if (own > 0) own_copied_.wait(here);
+    own_.join(here);
   }
 
   void require_fit(detail::push_call const& mine, detail::push_call const& theirs, std::size_t other) const {
@@ -209,10 +206,9 @@ private:
   std::shared_ptr<detail::push_room> room_;
   std::uint64_t calls_ = 0;
   std::vector<std::size_t> others_;
-  edge own_copied_;
   std::optional<staged_exchange<Ranks, Current>> staged_;
-  // Last, so that nothing runs on it any more when the rest goes.
-  stream beside_{urgency::high};
+  // Last, so that nothing is copied any more when the rest goes.
+  detail::own_rows own_;
 };
 
 } // namespace cuda

@@ -28,11 +28,12 @@ public:
   template <row_exchange Ranks>
   process_calls(Ranks& ranks, exchange_options options)
       : ranks_(static_cast<std::size_t>(ranks.ranks())), me_(static_cast<std::size_t>(ranks.rank())),
-        room_(ranks, flag_place(ranks_, 1), std::move(options), "process_exchange") {
-    for (std::size_t other = 0; other < ranks_; ++other)
-      for (std::size_t which = 0; which < kinds; ++which)
+        room_(ranks, flag_place(ranks_, own_flags), std::move(options), "process_exchange") {
+    // Who is ready may still owe rows because of another that is not: that one is named.
+    for (std::size_t which = 0; which < kinds; ++which)
+      for (std::size_t other = 0; other < ranks_; ++other)
         watched_.push_back(room_.watch(host_flag(me_, other, which), other));
-    room_.watch_work(host_flag(me_, ranks_, 0));
+    room_.watch_work(host_flag(me_, ranks_, in_graph));
   }
 
   // In turn: who posts a call has seen every rank post the one before, and so done with the one before that.
@@ -74,15 +75,18 @@ public:
     return room_.for_streams(host_flag(owner, other, which));
   }
   /// Which call of a graph streams of this rank are in, 0 between them.
-  std::uint32_t* at_work() const { return room_.for_streams(host_flag(me_, ranks_, 0)); }
+  std::uint32_t* at_work() const { return room_.for_streams(host_flag(me_, ranks_, in_graph)); }
+  /// Which call, outside of graphs, streams of this rank have come to.
+  std::uint32_t* at_call() const { return room_.for_streams(host_flag(me_, ranks_, by_itself)); }
   void note_launch() const { room_.note_move(); }
   /// A stream of this rank waits until that flag of `other` has come to `how_many`.
   void expect(std::size_t other, kind which, std::uint32_t how_many) {
-    room_.expect(watched_[other * kinds + which], how_many);
+    room_.expect(watched_[which * ranks_ + other], how_many, host_flag(me_, ranks_, by_itself));
   }
 
 private:
   using count = std::atomic_ref<std::uint64_t>;
+  enum own_flag : std::size_t { in_graph, by_itself, own_flags };
   static constexpr std::size_t line = process_room::line;
 
   std::size_t note_bytes() const {

@@ -8,6 +8,7 @@
 #include <stretto/adapters/cuda/follow.hpp>
 #include <stretto/adapters/cuda/handles.hpp>
 #include <stretto/adapters/cuda/ipc_memory.hpp>
+#include <stretto/adapters/cuda/own_rows.hpp>
 #include <stretto/adapters/cuda/process_calls.hpp>
 #include <stretto/adapters/cuda/reach.hpp>
 
@@ -42,8 +43,7 @@ public:
       : ranks_(std::move(ranks)), current_(std::move(current)),
         size_(static_cast<std::size_t>(ranks_.ranks())), me_(static_cast<std::size_t>(ranks_.rank())) {
     for (std::size_t i = 1; i < size_; ++i) others_.push_back((me_ + i) % size_);
-    shares_gpu_ = detail::shares_gpu(ranks_);
-    detail::require_reach(ranks_, whose);
+    shares_gpu_ = detail::require_reach(ranks_, whose);
     room_ = std::make_unique<detail::process_calls>(ranks_, std::move(options));
   }
   process_exchange(process_exchange const&) = delete;
@@ -77,6 +77,7 @@ public:
       if (!captured_) ended_.record(here);
     } catch (...) {
       room_->give_up();
+      own_.try_join(here);
       if (!captured_) ended_.try_record(here);
       throw;
     }
@@ -91,14 +92,8 @@ private:
 
   void issue(std::byte const* out, std::byte* in, cudaStream_t here) {
     if (captured_) ops_.write(room_->at_work(), ++captures_).issue(here);
-    std::size_t const own = to(me_);
-    if (own > 0) {
-      begun_.record(here);
-      begun_.wait(beside_.get());
-      detail::copy_bytes(in + room_->places(me_, calls_)[me_], out + room_->blocks(me_, calls_)[me_], own,
-                         beside_.get());
-      own_copied_.record(beside_.get());
-    }
+    if (to(me_) > 0) begun_.record(here);
+    own_.copy(in + room_->places(me_, calls_)[me_], out + room_->blocks(me_, calls_)[me_], to(me_), begun_);
     if (room_->places(me_, calls_)[size_] > from(me_)) {
       detail::allocating_in_capture const allowed;
       room_->receive(me_, calls_) = exporter_.place_of(in);
@@ -112,6 +107,8 @@ private:
       detail::require_same_bytes(whose, other, block(other, me_), me_, from(other));
       detail::require_same_bytes(whose, me_, to(other), other, place_size(other, me_));
     }
+    // Written with what comes next. The deadline of waits begins when the stream comes here, whatever it has to do before.
+    if (!captured_) ops_.mark(room_->at_call(), count());
     for (std::size_t const source : others_)
       if (from(source) > 0) tell(source, kind::ready, kind::replay_ready);
     for (std::size_t const target : others_) {
@@ -126,7 +123,7 @@ private:
       if (from(source) > 0) wait_for(source, kind::done, kind::replay_done);
     if (captured_) ops_.write(room_->at_work(), 0);
     ops_.issue(here);
-    if (own > 0) own_copied_.wait(here);
+    own_.join(here);
   }
 
   // A call by itself counts. Every replay of a graph writes the same, so there a flag is lowered by who has waited for it: it is
@@ -171,9 +168,9 @@ private:
   detail::ipc_exporter exporter_;
   detail::ipc_importer importer_;
   flag_ops ops_;
-  edge begun_, own_copied_, ended_;
-  // Last, so that nothing runs on it any more when the rest goes.
-  stream beside_{urgency::high};
+  edge begun_, ended_;
+  // Last, so that nothing is copied any more when the rest goes.
+  detail::own_rows own_;
 };
 
 } // namespace cuda

@@ -38,7 +38,9 @@ public:
   template <row_exchange Ranks>
   process_lender(Ranks& ranks, exchange_options options) : me_(static_cast<std::uint32_t>(ranks.rank())) {
     require_reach(ranks, whose);
-    room_.emplace(ranks, flags * places * sizeof(std::uint32_t), std::move(options), whose);
+    // Behind the flags of the own copies one for each copy that others may have.
+    auto const all = (flags + static_cast<std::size_t>(ranks.ranks())) * places;
+    room_.emplace(ranks, all * sizeof(std::uint32_t), std::move(options), whose);
   }
   process_lender(process_lender const&) = delete;
   process_lender& operator=(process_lender const&) = delete;
@@ -86,8 +88,11 @@ public:
     auto const* const data = importer_.address_of(from.rank, from.memory);
     auto const [known, is_new] = watched_.try_emplace({from.rank, from.place}, 0);
     if (is_new) known->second = room_->watch(flag(from.rank, from.place, sent), from.rank);
-    room_->expect(known->second, from.use);
-    ops_.wait_for_at_least(room_->for_streams(flag(from.rank, from.place, sent)), from.use).issue(here);
+    auto* const fetching = flag(me_, from.place, flags + from.rank);
+    room_->expect(known->second, from.use, fetching);
+    ops_.mark(room_->for_streams(fetching), from.use)
+        .wait_for_at_least(room_->for_streams(flag(from.rank, from.place, sent)), from.use)
+        .issue(here);
     copy(data);
     ops_.write(room_->for_streams(flag(from.rank, from.place, fetched)), from.use).issue(here);
     ended_[here].record(here);
@@ -109,7 +114,7 @@ private:
       throw std::logic_error("process_peers: a message between processes cannot be captured");
     room_->require_open(std::string("a message of ") + whose);
   }
-  std::uint32_t* flag(std::uint32_t rank, std::uint32_t place, kind which) const {
+  std::uint32_t* flag(std::uint32_t rank, std::uint32_t place, std::uint32_t which) const {
     return reinterpret_cast<std::uint32_t*>(room_->part(rank)) + which * places + place;
   }
   static std::uint32_t load(std::uint32_t* flag) { return std::atomic_ref(*flag).load(); }

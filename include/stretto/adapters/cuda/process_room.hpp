@@ -12,6 +12,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -26,8 +27,8 @@ namespace cuda {
 namespace detail {
 
 /// What ranks that are processes share: some memory of each, with flags that their streams wait for. A thread of each rank lets
-/// go of the streams of that rank when a rank has failed, or when they wait and nothing has moved on any rank until the
-/// deadline. The room is of no use then. It ends when no stream waits for flags of it any more.
+/// go of the streams of that rank when a rank has failed, or when they have come to a wait and nothing has moved on any rank
+/// until the deadline. The room is of no use then. It ends when no stream waits for flags of it any more.
 class process_room {
 public:
   /// What different ranks write lies on lines of its own.
@@ -83,25 +84,41 @@ public:
   }
   /// Something goes on: a graph was launched, which takes the same numbers as before.
   void note_move() const { word(1).fetch_add(1); }
-  /// From now on a stream may wait until that flag has come to `value`, for the op in progress.
-  void expect(std::size_t which, std::uint32_t value) {
+  /// A wait is issued, for the op in progress: a stream that has let `at_wait` come to `value` waits until the flag comes to it.
+  /// The values of a flag go up.
+  void expect(std::size_t which, std::uint32_t value, std::uint32_t* at_wait) {
     std::lock_guard const lock(mutex_);
-    watched_[which].value = value;
-    watched_[which].where = stretto::detail::place_in_progress();
+    watched_[which].last = value;
+    watched_[which].waits.push_back({value, at_wait, stretto::detail::place_in_progress()});
   }
 
 private:
   /// Words that all ranks share: whether they have given up, and how often flags have moved.
   static constexpr std::size_t head = 2 * line;
 
+  static bool has_come(std::uint32_t* flag, std::uint32_t to) {
+    return static_cast<std::int32_t>(std::atomic_ref(*flag).load() - to) >= 0;
+  }
+  struct issued_wait {
+    std::uint32_t value;
+    std::uint32_t* at_wait;
+    stretto::detail::op_place where;
+  };
   struct watched_flag {
     std::uint32_t* flag;
     std::size_t writer;
-    stretto::detail::op_place where;
-    std::uint32_t value;
+    std::deque<issued_wait> waits; ///< that may not be over
+    std::uint32_t last; ///< value of all
 
     std::atomic_ref<std::uint32_t> found() const { return std::atomic_ref(*flag); }
-    bool is_missing() const { return static_cast<std::int32_t>(found().load() - value) < 0; }
+    void forget_what_is_over() {
+      while (!waits.empty() && has_come(flag, waits.front().value)) waits.pop_front();
+    }
+    /// A stream has come to a wait, and what it waits for has not.
+    bool keeps_a_stream() const {
+      return !waits.empty() && !has_come(flag, waits.front().value) &&
+             has_come(waits.front().at_wait, waits.front().value);
+    }
   };
 
   template <class Ranks> static std::unique_ptr<shared_segment> open(Ranks& ranks, std::size_t part) {
@@ -134,7 +151,7 @@ private:
       if (over) {
         give_up();
         // A quarter of the way round: beyond whatever a stream waits for.
-        for (auto const& each : watched_) each.found().store(each.value + 0x40000000u);
+        for (auto const& each : watched_) each.found().store(each.last + 0x40000000u);
       }
       // Ranks that live may still write what they had issued.
       wake_.wait_for(lock, std::chrono::milliseconds(over ? 1 : 20));
@@ -154,9 +171,9 @@ private:
       what.reason = name_ + " given up: a rank has failed";
     }
     for (auto const& each : watched_) {
-      if (!what.reason.empty() || !each.is_missing()) continue;
-      what.in_op = each.where.is_known();
-      what.op = label_of(each.where);
+      if (!what.reason.empty() || !each.keeps_a_stream()) continue;
+      what.in_op = each.waits.front().where.is_known();
+      what.op = label_of(each.waits.front().where);
       what.reason = name_ + ": nothing came from rank " + std::to_string(each.writer) + " within " +
                     std::to_string(options_.deadline.count()) + " ms";
     }
@@ -178,9 +195,10 @@ private:
   bool is_stuck() {
     bool waits = false;
     std::uint64_t sum = 0;
-    for (auto const& each : watched_) {
-      waits = waits || each.is_missing();
-      sum += std::uint64_t{each.value} + each.found().load();
+    for (auto& each : watched_) {
+      each.forget_what_is_over();
+      waits = waits || each.keeps_a_stream();
+      sum += std::uint64_t{each.last} + each.found().load();
     }
     for (auto* const each : at_work_) {
       auto const where = std::atomic_ref(*each).load();

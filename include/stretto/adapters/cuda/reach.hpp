@@ -45,20 +45,22 @@ template <row_exchange Ranks> std::vector<std::array<char, 32>> buses_of(Ranks& 
   check(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), here), "cudaDeviceGetPCIBusId");
   return of_all(ranks, bus);
 }
-/// Collective: whether any two ranks have one GPU.
-template <row_exchange Ranks> bool shares_gpu(Ranks& ranks) {
-  auto buses = buses_of(ranks);
-  std::sort(buses.begin(), buses.end());
-  return std::adjacent_find(buses.begin(), buses.end()) != buses.end();
-}
+/// Where the GPUs of ranks are, the same on every rank.
+struct reached_gpus {
+  bool are_shared = false; ///< any two ranks have one GPU
+  std::optional<std::string> unreached{}; ///< whose GPU cannot reach whose
+};
 
 /// Collective over `ranks`, threads or processes of one host: lets the current GPU of each reach the memory of the others'
-/// GPUs. Returns, the same on every rank, whose GPU cannot reach whose.
-template <row_exchange Ranks> std::optional<std::string> reach_the_gpus_of(Ranks& ranks) {
+/// GPUs.
+template <row_exchange Ranks> reached_gpus reach_the_gpus_of(Ranks& ranks) {
   int here = 0;
   check(cudaGetDevice(&here), "cudaGetDevice");
   auto const buses = buses_of(ranks);
   auto const size = buses.size();
+  auto sorted = buses;
+  std::sort(sorted.begin(), sorted.end());
+  reached_gpus all{.are_shared = std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()};
   int unreached = -1;
   for (std::size_t rank = 0; rank < size; ++rank) {
     int there = 0;
@@ -69,17 +71,19 @@ template <row_exchange Ranks> std::optional<std::string> reach_the_gpus_of(Ranks
       unreached = static_cast<int>(rank);
   }
   auto const found = of_all(ranks, unreached);
-  for (std::size_t rank = 0; rank < size; ++rank)
+  for (std::size_t rank = 0; rank < size && !all.unreached; ++rank)
     if (found[rank] >= 0)
-      return "the GPU of rank " + std::to_string(rank) + " (" + buses[rank].data() +
-             ") cannot reach the memory of that of rank " + std::to_string(found[rank]) + " (" +
-             buses[static_cast<std::size_t>(found[rank])].data() + ")";
-  return std::nullopt;
+      all.unreached = "the GPU of rank " + std::to_string(rank) + " (" + buses[rank].data() +
+                      ") cannot reach the memory of that of rank " + std::to_string(found[rank]) + " (" +
+                      buses[static_cast<std::size_t>(found[rank])].data() + ")";
+  return all;
 }
 
-/// Collective, for what has no other way.
-template <row_exchange Ranks> void require_reach(Ranks& ranks, std::string const& whose) {
-  if (auto const unreached = reach_the_gpus_of(ranks)) throw no_peer_access(whose + ": " + *unreached);
+/// Collective, for what has no other way. Returns whether any two ranks have one GPU.
+template <row_exchange Ranks> bool require_reach(Ranks& ranks, std::string const& whose) {
+  auto const all = reach_the_gpus_of(ranks);
+  if (all.unreached) throw no_peer_access(whose + ": " + *all.unreached);
+  return all.are_shared;
 }
 
 } // namespace detail

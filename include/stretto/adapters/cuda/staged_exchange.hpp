@@ -5,6 +5,7 @@
 #include <stretto/adapters/cuda/capture.hpp>
 #include <stretto/adapters/cuda/exchange_options.hpp>
 #include <stretto/adapters/cuda/follow.hpp>
+#include <stretto/adapters/cuda/own_rows.hpp>
 #include <stretto/adapters/cuda/share.hpp>
 #include <stretto/adapters/cuda/staging.hpp>
 
@@ -21,9 +22,9 @@ namespace stretto {
 inline namespace v0 {
 namespace cuda {
 
-/// An all-to-all of device rows between ranks that are threads of one process and share a GPU: a `row_exchange` whose rows
-/// lie in device memory. Blocks go through pinned host memory by copy engines, both directions of the bus at once, so that
-/// no multiprocessor is taken from compute. The own block is copied beside them on the device.
+/// An all-to-all of device rows between ranks that are threads of one process, each on a GPU of its own or several on one:
+/// a `row_exchange` whose rows lie in device memory. Blocks go through pinned host memory by copy engines, both directions of
+/// the bus at once, so that no multiprocessor is taken from compute. The own block is copied beside them on the device.
 ///
 /// A call only issues: it reads and writes behind what the current stream (`Current`) has done, and what that stream does
 /// next runs behind the call. The host threads of the ranks meet in every call, over `Ranks`, any exchange of host memory
@@ -71,14 +72,10 @@ public:
     for (std::size_t s = 0; s < me_; ++s) own_place += static_cast<std::size_t>(receive_rows[s]) * row_bytes;
 
     begun_.record(here);
-    if (own > 0) {
-      begun_.wait(beside_.get());
-      detail::copy_bytes(in + own_place, out + first_[me_], own, beside_.get(), cudaMemcpyDeviceToDevice);
-      own_copied_.record(beside_.get());
-    }
+    own_.copy(in + own_place, out + first_[me_], own, begun_);
     auto& mine = own_staging_->buffers[turn_++ % 2];
     std::size_t const chunk = send_out(mine, out, own, here);
-    if (own > 0) own_copied_.wait(here);
+    own_.join(here);
     post(mine, own, chunk);
     {
       detail::waiting_for_ranks const here_too(options_);
@@ -206,9 +203,10 @@ private:
   std::vector<int> ones_;
   std::vector<std::size_t> first_;
   std::vector<detail::posted_block> to_, from_;
-  edge begun_, own_copied_;
+  edge begun_;
   // Last, so that nothing runs on them any more when the buffers go.
-  stream arrivals_{urgency::high}, beside_{urgency::high};
+  stream arrivals_{urgency::high};
+  detail::own_rows own_;
 };
 
 } // namespace cuda
