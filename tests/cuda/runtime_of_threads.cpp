@@ -453,6 +453,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* made) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long) {
+  if (std::getenv("STRETTO_SLOW_GRAPHS")) std::this_thread::sleep_for(std::chrono::seconds(1));
   *made = new CUgraphExec_st{{std::move(graph->nodes), graph->streams}};
   return cudaSuccess;
 }

@@ -31,6 +31,8 @@ public:
   void hand_on() { mutex_.unlock(); }
   /// Whether a thread did not get it until the deadline: nobody knows then who issues.
   bool is_lost() const noexcept { return is_lost_; }
+  /// Nobody has it.
+  void reset() noexcept { is_lost_ = false; }
 
 private:
   std::chrono::milliseconds const deadline_;
@@ -61,7 +63,8 @@ public:
 
 /// What ranks that are threads share to be captured into one graph: rank 0 opens it, every rank enters, issues and leaves,
 /// and rank 0 ends it. Graphs apart could only wait for each other by flags, and on one GPU two of them get stuck. Waits end
-/// when the step of the ranks has failed, which nobody tells, and when nobody has come or gone until the deadline.
+/// when the step of the ranks has failed, which nobody tells, and when nobody has come or gone until the deadline. How long
+/// rank 0 takes to make the graph depends on nobody, and has none.
 class joint_capture {
 public:
   joint_capture(std::size_t ranks, std::function<bool()> failed, std::chrono::milliseconds deadline)
@@ -72,11 +75,10 @@ public:
   edge fork, ended;
   std::vector<edge> joins, before; ///< of each rank
 
-  /// Nobody is in it: the ranks have met since it was used last.
+  /// Nobody is in it: the ranks have met since it was used last, and none goes on before it is done.
   void reset() {
     std::lock_guard const lock(mutex_);
-    if (inside_ > 0 || turn.is_lost())
-      throw std::runtime_error("step_graph: a rank is still at an earlier capture, which was given up");
+    turn.reset();
     state_ = state::closed, left_ = 0, all_issued_ = true;
   }
   void open() { become(state::open); }
@@ -100,15 +102,17 @@ public:
     wait(
         lock, [this] { return inside_ == 0; }, /*whatever_failed=*/true);
     state_ = state::over;
+    changed_.notify_all();
     return left_ == ranks_ && all_issued_ && !turn.is_lost();
   }
   void end(bool has_graph) { become(has_graph ? state::captured : state::failed); }
   /// Whether rank 0 made a graph of it.
   bool wait_for_end() {
     std::unique_lock lock(mutex_);
-    wait(
-        lock, [this] { return state_ == state::captured || state_ == state::failed; },
-        /*whatever_failed=*/true);
+    auto const is_over = [this] { return state_ == state::captured || state_ == state::failed; };
+    if (wait(
+            lock, [&] { return state_ == state::over || is_over(); }, /*whatever_failed=*/true))
+      changed_.wait(lock, is_over);
     return state_ == state::captured;
   }
 

@@ -70,7 +70,7 @@ template <stream_follower Follow = thread_stream, graph_memory Memory = no_graph
 class step_graph {
 public:
   /// `failed`: whether the step of these ranks has failed, such as a look at the board of their group. `deadline`: how long a
-  /// rank waits at a capture while no other comes or goes.
+  /// rank waits at a capture while no other comes or goes; not for rank 0 to make the graph.
   explicit step_graph(Follow follow = {}, Memory memory = {}, Ranks ranks = {},
                       std::function<bool()> failed = {},
                       std::chrono::milliseconds deadline = std::chrono::seconds(30))
@@ -111,6 +111,8 @@ public:
     forget();
     begin();
     check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
+    // Whoever gave up an earlier capture may still be at it.
+    meet();
     if (me_ == 0) all_->reset();
     meet();
     if (me_ == 0)
