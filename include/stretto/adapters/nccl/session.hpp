@@ -11,7 +11,6 @@
 #include <exception>
 #include <functional>
 #include <future>
-#include <iterator>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -85,10 +84,9 @@ public:
   communicator* split(int color, communicator_options const& options = {}, int key = 0) {
     require_same(gather_(std::to_string(color) + " " + options.text()));
     auto config = config_of(options);
-    // Not on the stack: a thread of NCCL writes there, maybe after this call has been given up.
     auto& made = [this]() -> ncclComm_t& {
       std::lock_guard const lock(list_mutex_);
-      return made_.emplace_back(nullptr);
+      return made_->emplace_back(nullptr);
     }();
     // Until it is in the list, so that nobody frees it meanwhile.
     gate::pass const inside(gate_, "ncclCommSplit", options_.joining);
@@ -133,9 +131,8 @@ private:
   std::vector<ncclComm_t> handles() {
     std::lock_guard const lock(list_mutex_);
     std::vector<ncclComm_t> all;
-    std::copy_if(made_.begin(), made_.end(), std::back_inserter(all),
-                 [](ncclComm_t each) { return each != nullptr; });
-    if (root_ != nullptr) all.push_back(root_);
+    for (auto each = made_->rbegin(); each != made_->rend(); ++each)
+      if (auto const comm = std::atomic_ref(*each).load(); comm != nullptr) all.push_back(comm);
     return all;
   }
 
@@ -144,7 +141,7 @@ private:
   template <class Work> std::future<void> apart(Work work) const {
     auto const promised = std::make_shared<std::promise<void>>();
     auto ended = promised->get_future();
-    std::thread([work = std::move(work), device = device_, promised] {
+    std::thread([work = std::move(work), device = device_, promised, kept = made_] {
       static_cast<void>(cudaSetDevice(device));
       work();
       promised->set_value();
@@ -204,10 +201,11 @@ private:
   int const rank_;
   int const exceptions_ = std::uncaught_exceptions();
   int device_ = 0;
-  ncclComm_t root_ = nullptr;
   std::mutex list_mutex_;
   std::atomic<bool> aborted_{false};
-  std::deque<ncclComm_t> made_;
+  /// First that of all ranks. Written by threads of NCCL, maybe when a call has been given up: kept until all have ended.
+  std::shared_ptr<std::deque<ncclComm_t>> const made_ = std::make_shared<std::deque<ncclComm_t>>(1);
+  ncclComm_t& root_ = made_->front();
   std::deque<communicator> communicators_;
 };
 
