@@ -85,10 +85,10 @@ TEST_CASE("a process that is killed in the last call of a step ends the streams 
 }
 
 TEST_CASE(
-    "of several calls that are issued the one that a killed process has left open is told, with that process",
+    "of several calls that are issued the one that a lost process has left open is told, with that process",
     "[gpu]") {
-  int const ranks = GENERATE(2, 3), lost = GENERATE(0, 1);
-  CAPTURE(ranks, lost);
+  int const ranks = GENERATE(2, 3), lost = GENERATE(0, 1), how = GENERATE(SIGKILL, SIGSTOP);
+  CAPTURE(ranks, lost, how);
   auto const survives = [&](shared_exchange& of_rank) {
     int const me = of_rank.rank();
     use_gpu_of(me, 1);
@@ -108,7 +108,7 @@ TEST_CASE(
       });
     two_are_done.synchronize();
     of_rank.barrier();
-    if (me == lost) ::raise(SIGKILL);
+    if (me == lost) ::raise(how);
     auto const told = what_of([&] { lanes.drain(); });
     auto const by = "rank " + std::to_string(me);
     // Whoever finds it second may learn it from the first.

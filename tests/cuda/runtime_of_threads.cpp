@@ -181,6 +181,10 @@ CUresult batch_of_memory_operations(CUstream on, unsigned count, CUstreamBatchMe
                                     unsigned) {
   for (unsigned i = 0; i < count; ++i) {
     auto const each = operations[i];
+    // The second version of the call takes no other.
+    if (each.operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 &&
+        each.writeValue.flags != CU_STREAM_WRITE_VALUE_DEFAULT)
+      return CUDA_ERROR_NOT_SUPPORTED;
     issue(on, [each] {
       if (each.operation == CU_STREAM_MEM_OP_WRITE_VALUE_32)
         word(each.writeValue.address).store(each.writeValue.value);

@@ -21,8 +21,8 @@ template <class Body> int count_true(int ranks, Body const& body) {
       std::chrono::seconds(30));
   int right = 0;
   for (auto const& each : found) {
-    // A rank that a test kills says nothing.
-    if (each.ended && WIFSIGNALED(each.status)) continue;
+    // A rank that a test kills or stops says nothing.
+    if (each.stopped || (each.ended && WIFSIGNALED(each.status))) continue;
     if (each.ended && each.said == "right")
       ++right;
     else

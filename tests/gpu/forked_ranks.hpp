@@ -162,13 +162,14 @@ private:
 
 struct outcome {
   bool ended = false; ///< by itself, before the limit
+  bool stopped = false; ///< until all others had ended
   int status = 0; ///< as `waitpid` tells it
   std::string said; ///< what the rank returned or threw, or where it was last
   double seconds = 0;
 };
 
 /// Runs `body(rank, exchange)` in a process for each rank; it returns what it has to say. `prepare(rank)` comes first, before
-/// anything of CUDA. Processes that last longer than `limit` are killed.
+/// anything of CUDA. Processes that last longer than `limit` are killed, and those that have stopped when all others have ended.
 template <class Prepare, class Body>
 std::vector<outcome> run_forked(int ranks, Prepare const& prepare, Body const& body,
                                 std::chrono::seconds limit) {
@@ -195,26 +196,33 @@ std::vector<outcome> run_forked(int ranks, Prepare const& prepare, Body const& b
     running.push_back(child);
   }
   std::vector<outcome> found(static_cast<std::size_t>(ranks));
-  for (bool all = false; !all;) {
-    all = true;
+  for (bool goes_on = true; goes_on;) {
+    goes_on = false;
     double const now = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     bool const late = now > static_cast<double>(limit.count());
     for (std::size_t rank = 0; rank < found.size(); ++rank) {
       auto& one = found[rank];
       if (one.seconds > 0) continue;
-      if (::waitpid(running[rank], &one.status, WNOHANG) == running[rank]) {
-        one.ended = true;
-        one.seconds = now;
-      } else if (late) {
+      int status = 0;
+      if (::waitpid(running[rank], &status, WNOHANG | WUNTRACED) == running[rank]) {
+        one.status = status;
+        one.stopped = WIFSTOPPED(status);
+        one.ended = !one.stopped;
+        if (one.ended) one.seconds = now;
+      } else if (late && !one.stopped) {
         ::kill(running[rank], SIGKILL);
         ::waitpid(running[rank], &one.status, 0);
         one.seconds = now;
-      } else {
-        all = false;
       }
+      goes_on = goes_on || (one.seconds <= 0 && !one.stopped);
     }
-    if (!all) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (goes_on) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
+  for (std::size_t rank = 0; rank < found.size(); ++rank)
+    if (found[rank].stopped) {
+      ::kill(running[rank], SIGKILL);
+      ::waitpid(running[rank], &found[rank].status, 0);
+    }
   for (std::size_t rank = 0; rank < found.size(); ++rank) found[rank].said = board.said[rank].data();
   ::munmap(memory, sizeof(shared_board));
   return found;

@@ -33,12 +33,6 @@ public:
     made.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
     return *this;
   }
-  /// Says that the stream has come here, and nothing of what it did before: a write that waits for no memory.
-  flag_ops& mark(std::uint32_t* flag, std::uint32_t value) {
-    write(flag, value);
-    ops_[used_ - 1].writeValue.flags = CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER;
-    return *this;
-  }
   flag_ops& wait_for(std::uint32_t* flag, std::uint32_t value) {
     return wait(flag, value, CU_STREAM_WAIT_VALUE_EQ);
   }

@@ -108,7 +108,7 @@ private:
       detail::require_same_bytes(whose, me_, to(other), other, place_size(other, me_));
     }
     // Written with what comes next. The deadline of waits begins when the stream comes here, whatever it has to do before.
-    if (!captured_) ops_.mark(room_->at_call(), count());
+    if (!captured_) ops_.write(room_->at_call(), count());
     for (std::size_t const source : others_)
       if (from(source) > 0) tell(source, kind::ready, kind::replay_ready);
     for (std::size_t const target : others_) {

@@ -90,7 +90,7 @@ public:
     if (is_new) known->second = room_->watch(flag(from.rank, from.place, sent), from.rank);
     auto* const fetching = flag(me_, from.place, flags + from.rank);
     room_->expect(known->second, from.use, fetching);
-    ops_.mark(room_->for_streams(fetching), from.use)
+    ops_.write(room_->for_streams(fetching), from.use)
         .wait_for_at_least(room_->for_streams(flag(from.rank, from.place, sent)), from.use)
         .issue(here);
     copy(data);
