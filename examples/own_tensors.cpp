@@ -31,14 +31,15 @@ struct training {
 };
 
 /// One rank of it. Gradients of what every rank has are summed in rank order, then everybody takes the same step.
-template <class S> void train_rank(st::host::group& group, int gradients, int rank, training& result) {
+template <class Schedule> void train_rank(st::host::group& group, int gradients, int rank, training& result) {
   auto exchange = group.communicator(rank);
   auto sums = group.communicator(rank, gradients);
   Comm comm(exchange, own_tensors::shape{}.experts / ranks);
   st::array::tensors arrays;
   own_tensors::network<Comm> net(picture, {}, arrays, comm, microbatches);
   st::host::lanes lanes({.rank = rank, .board = &group.board()});
-  st::executor run(S{}, st::backend{arrays, lanes}, net.layers, st::sizes{.microbatches = microbatches});
+  st::executor run(Schedule{}, st::backend{arrays, lanes}, net.layers,
+                   st::sizes{.microbatches = microbatches});
   std::size_t const parameters = arrays.memory().live();
   for (int step = 0; step < steps; ++step) {
     net.next_batches(step);
@@ -61,11 +62,11 @@ template <class S> void train_rank(st::host::group& group, int gradients, int ra
   result.lives_after = arrays.memory().live() - parameters;
 }
 
-template <class S> training train() {
+template <class Schedule> training train() {
   training result;
   st::host::group group(ranks);
   int const gradients = group.add_domain();
-  group.run([&](int rank) { train_rank<S>(group, gradients, rank, result); });
+  group.run([&](int rank) { train_rank<Schedule>(group, gradients, rank, result); });
   return result;
 }
 

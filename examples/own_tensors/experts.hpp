@@ -143,7 +143,7 @@ public:
   }
 
 private:
-  template <class F> static void each(saved const& kept, F&& f) {
+  template <class Act> static void each(saved const& kept, Act&& f) {
     int first = 0;
     for (std::size_t e = 0; e < kept.rows.size(); first += kept.rows[e++])
       if (kept.rows[e] > 0) f(e, first, kept.rows[e]);

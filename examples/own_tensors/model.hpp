@@ -155,7 +155,9 @@ private:
     for (int e = 0; e < local; ++e) all.push_back(&make(rows, columns, base + 1 + rank_ * local + e));
     return all;
   }
-  template <class B, class... P> void add(P... phases) { layers.add(st::layer<B>(std::move(phases)...)); }
+  template <class Block, class... Phases> void add(Phases... phases) {
+    layers.add(st::layer<Block>(std::move(phases)...));
+  }
 
   shape of_;
   st::array::tensors& arrays_;

@@ -60,13 +60,13 @@ double cost_of(layer_costs const& costs, stretto::phase_kind phase, stretto::pas
   return 0;
 }
 
-template <class S> layer_pair make_pair(std::string const& policy, layer_costs const& costs) {
+template <class Schedule> layer_pair make_pair(std::string const& policy, layer_costs const& costs) {
   layer_pair pair;
-  pair.policy = policy, pair.unit = costs.unit, pair.text = stretto::to_text<S>();
-  for (op const& row : stretto::pair_program<S>) {
+  pair.policy = policy, pair.unit = costs.unit, pair.text = stretto::to_text<Schedule>();
+  for (op const& row : stretto::pair_program<Schedule>) {
     pair.rows.push_back(row);
-    pair.names.push_back(stretto::detail::op_name<S>(row));
-    pair.label.push_back(stretto::label_of<S>({}, 0, row));
+    pair.names.push_back(stretto::detail::op_name<Schedule>(row));
+    pair.label.push_back(stretto::label_of<Schedule>({}, 0, row));
     pair.cost.push_back(row.is_port() ? 0 : cost_of(costs, pair.label.back().phase, row.what));
   }
   std::size_t next = 0;

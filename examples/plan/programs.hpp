@@ -69,20 +69,22 @@ void require_fits(std::string const& flag, stretto::plan_facts const& facts, int
 phase_replay replay_of(stretto::plan const& of, layer_costs const& costs, int layers);
 
 /// Replays a proved plan with schedule `S`; `shape(rank)` are the layers of a rank, `cost(rank, label)` the time of an op.
-template <class S, class Shape, class Cost>
+template <class Schedule, class Shape, class Cost>
 phase_replay replay_layers(stretto::plan const& of, int layers, Shape&& shape, Cost&& cost, double message) {
   stretto::plan_facts const& facts = of.facts();
   phase_replay replay;
-  replay.facts = facts, replay.layers = layers, replay.name = &stretto::label_of<S>;
+  replay.facts = facts, replay.layers = layers, replay.name = &stretto::label_of<Schedule>;
   stretto::plan_steps const lists = stretto::lower_messages(of);
   stretto::require(facts, stretto::check_messages(of, lists));
   for (int rank = 0; rank < facts.ranks; ++rank) {
-    replay.tables.push_back(stretto::lower_rank<S>(of, lists, rank, shape(rank)));
+    replay.tables.push_back(stretto::lower_rank<Schedule>(of, lists, rank, shape(rank)));
     if (replay.tables.back().check()) throw std::logic_error("the lowered plan is not legal");
   }
   replay.times = stretto::simulate_ops(
       facts, replay.tables,
-      [&](int rank, stretto::op const& row) { return cost(rank, stretto::label_of<S>(facts, rank, row)); },
+      [&](int rank, stretto::op const& row) {
+        return cost(rank, stretto::label_of<Schedule>(facts, rank, row));
+      },
       message);
   replay.add_up();
   return replay;

@@ -30,7 +30,7 @@ public:
     auto const mixed = attend(parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2));
     return x + product(mixed.transpose(1, 2).reshape(x.sizes()), out_);
   }
-  template <class F> void for_each_parameter(F&& f) {
+  template <class Act> void for_each_parameter(Act&& f) {
     norm_.for_each_parameter(f);
     f(model_parameter{&qkv_});
     f(model_parameter{&out_});

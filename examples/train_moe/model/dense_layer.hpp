@@ -19,7 +19,7 @@ public:
   DenseAttention(initializer const& init, double residual_deviation) : attention_(init, residual_deviation) {}
 
   void forward(auto& io) { io[residual{}] = attention_(io[hidden{}]); }
-  template <class F> void for_each_parameter(F&& f) { attention_.for_each_parameter(f); }
+  template <class Act> void for_each_parameter(Act&& f) { attention_.for_each_parameter(f); }
 
 private:
   attention attention_;
@@ -40,7 +40,7 @@ public:
     auto const& x = io[residual{}];
     io[hidden{}] = x + inner_(norm_(x));
   }
-  template <class F> void for_each_parameter(F&& f) {
+  template <class Act> void for_each_parameter(Act&& f) {
     norm_.for_each_parameter(f);
     inner_.for_each_parameter(f);
   }

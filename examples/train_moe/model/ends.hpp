@@ -28,7 +28,7 @@ public:
     auto const& batch = step_->batches[static_cast<std::size_t>(io.microbatch())];
     io[hidden{}] = stretto::torch::embedding(batch.ids, table_);
   }
-  template <class F> void for_each_parameter(F&& f) { f(model_parameter{&table_}); }
+  template <class Act> void for_each_parameter(Act&& f) { f(model_parameter{&table_}); }
 
 private:
   step_data const* step_;
@@ -55,7 +55,7 @@ public:
     step_->losses[m] = mean.detach();
     io[loss{}] = mean * step_->share;
   }
-  template <class F> void for_each_parameter(F&& f) {
+  template <class Act> void for_each_parameter(Act&& f) {
     norm_.for_each_parameter(f);
     f(model_parameter{&out_});
   }

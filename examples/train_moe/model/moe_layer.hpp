@@ -50,7 +50,7 @@ public:
   }
 
   router& routes() { return router_; }
-  template <class F> void for_each_parameter(F&& f) {
+  template <class Act> void for_each_parameter(Act&& f) {
     attention_.for_each_parameter(f);
     norm_.for_each_parameter(f);
     router_.for_each_parameter(f);
@@ -117,7 +117,7 @@ public:
       io[expert_rows{}] = st::permute_rows(computed, local.inverse, local.order);
     }
   }
-  template <class F> void for_each_parameter(F&& f) {
+  template <class Act> void for_each_parameter(Act&& f) {
     f(model_parameter{&up_, first_});
     f(model_parameter{&down_, first_});
   }

@@ -14,7 +14,7 @@ public:
   norm(initializer const& init, char const* name) : gain_(init.ones(name, init.config().hidden)) {}
 
   at::Tensor operator()(at::Tensor const& x) { return stretto::torch::rms_norm(x, gain_); }
-  template <class F> void for_each_parameter(F&& f) { f(model_parameter{&gain_}); }
+  template <class Act> void for_each_parameter(Act&& f) { f(model_parameter{&gain_}); }
 
 private:
   stretto::torch::parameter gain_;

@@ -82,7 +82,7 @@ public:
   }
 
   void replay(choice_record* record) { record_ = record; }
-  template <class F> void for_each_parameter(F&& f) { f(model_parameter{&weight_}); }
+  template <class Act> void for_each_parameter(Act&& f) { f(model_parameter{&weight_}); }
 
 private:
   at::Tensor choose(at::Tensor const& probabilities, int microbatch) {

@@ -50,7 +50,7 @@ public:
         down_(init.normal(down, {width, init.config().hidden}, residual_deviation)) {}
 
   at::Tensor operator()(at::Tensor const& x) { return product(swiglu(product(x, up_)), down_); }
-  template <class F> void for_each_parameter(F&& f) {
+  template <class Act> void for_each_parameter(Act&& f) {
     f(model_parameter{&up_});
     f(model_parameter{&down_});
   }

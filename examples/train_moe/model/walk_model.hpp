@@ -13,17 +13,17 @@ namespace train_moe {
 
 /// The state of every layer for one microbatch that is run forward as one graph, with nothing detached.
 template <class Model, class Types = std::make_integer_sequence<int, Model::count>> struct walk_state;
-template <class Model, int... K> struct walk_state<Model, std::integer_sequence<int, K...>> {
-  std::tuple<std::deque<stretto::slot<Model, K, stretto::torch::tensors>>...> slots;
+template <class Model, int... Types> struct walk_state<Model, std::integer_sequence<int, Types...>> {
+  std::tuple<std::deque<stretto::slot<Model, Types, stretto::torch::tensors>>...> slots;
 };
 
 namespace detail {
 
-template <class Model, class Block, int K = 0> constexpr int number_of_type() {
-  if constexpr (std::is_same_v<Block, typename Model::template block<K>>)
-    return K;
+template <class Model, class Block, int Type = 0> constexpr int number_of_type() {
+  if constexpr (std::is_same_v<Block, typename Model::template block<Type>>)
+    return Type;
   else
-    return number_of_type<Model, Block, K + 1>();
+    return number_of_type<Model, Block, Type + 1>();
 }
 template <class Block> Block block_of(stretto::layer<Block> const&);
 
