@@ -1,4 +1,4 @@
-#include "agreement.hpp"
+#include "launch_store.hpp"
 #include "processes.hpp"
 #include "pulse.hpp"
 #include "rank_links.hpp"
@@ -7,159 +7,21 @@
 #include <stretto/adapters/c10d.hpp>
 #include <stretto/adapters/c10d/gloo.hpp>
 
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
-
-#include <c10/util/Logging.h>
-
-#include <atomic>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
-#include <exception>
 #include <functional>
-#include <future>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
-
-#include <netdb.h>
-#include <sys/socket.h>
 
 namespace train_moe {
 namespace {
 
 namespace sc = stretto::c10d;
-using store_handle = c10::intrusive_ptr<c10d::Store>;
-
-std::vector<std::uint8_t> bytes_of(std::string const& text) { return {text.begin(), text.end()}; }
-std::string text_of(std::vector<std::uint8_t> const& bytes) { return {bytes.begin(), bytes.end()}; }
-std::string seconds_of(std::chrono::milliseconds time) { return std::to_string(time.count() / 1000) + " s"; }
-
-std::chrono::milliseconds deadline_of(options const& o) { return std::chrono::seconds(o.deadline); }
-
-std::optional<sc::environment> read_environment() {
-  try {
-    return sc::read_environment();
-  } catch (std::invalid_argument const& problem) {
-    throw input_error(problem.what());
-  }
-}
-
-/// What `act` returns if it ends in time. Calls to a store whose process is silent do not end by themselves.
-template <class Act> auto within(std::chrono::milliseconds time, Act act) -> std::optional<decltype(act())> {
-  auto const promised = std::make_shared<std::promise<decltype(act())>>();
-  auto found = promised->get_future();
-  std::thread([promised, act = std::move(act)]() mutable {
-    try {
-      promised->set_value(act());
-    } catch (...) {
-      promised->set_exception(std::current_exception());
-    }
-  }).detach();
-  if (found.wait_for(time) != std::future_status::ready) return std::nullopt;
-  try {
-    return found.get();
-  } catch (std::exception const&) {
-    return std::nullopt; // the store has gone
-  }
-}
-
-/// Counts this rank and returns when all have come, or do not in time.
-void meet(store_handle const& store, std::string const& where, int ranks,
-          std::chrono::milliseconds deadline) {
-  within(deadline, [store, where, ranks, deadline] {
-    store->add(where, 1);
-    for (auto const end = std::chrono::steady_clock::now() + deadline;
-         store->add(where, 0) < ranks && std::chrono::steady_clock::now() < end;)
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    return true;
-  });
-}
-
-/// torch warns on stderr about every attempt to connect; what is wrong is said once, by who asked.
-void silence_torch() {
-  ::setenv("TORCH_CPP_LOG_LEVEL", "FATAL", 1);
-  c10::initLogging();
-}
-
-void check_address(sc::environment const& here) {
-  addrinfo* found = nullptr;
-  int const problem = ::getaddrinfo(here.address.c_str(), nullptr, nullptr, &found);
-  if (problem != 0)
-    throw input_error("MASTER_ADDR '" + here.address.substr(0, 60) + "' does not resolve (" +
-                      ::gai_strerror(problem) + "); give a name or address of the machine of rank 0");
-  ::freeaddrinfo(found);
-}
-
-input_error no_way_to_itself(sc::environment const& here) {
-  return input_error("rank 0 listens at port " + std::to_string(here.port) +
-                     " and cannot reach itself at MASTER_ADDR '" + here.address.substr(0, 60) +
-                     "'; give a name or address of its own machine");
-}
-
-input_error no_answer(sc::environment const& here, std::chrono::milliseconds deadline) {
-  return input_error(
-      (here.store_is_served ? "no store of a launcher answers at " : "rank 0 does not answer at ") +
-      here.address + ":" + std::to_string(here.port) + " within " + seconds_of(deadline) +
-      (here.store_is_served ? "; unset TORCHELASTIC_USE_AGENT_STORE where nobody serves one"
-                            : "; start it, or correct MASTER_ADDR and MASTER_PORT"));
-}
-
-store_handle open_store(sc::environment const& here, std::chrono::milliseconds deadline) {
-  c10d::TCPStoreOptions settings;
-  settings.port = static_cast<std::uint16_t>(here.port);
-  settings.isServer = here.rank == 0 && !here.store_is_served;
-  settings.numWorkers = static_cast<std::size_t>(here.world_size);
-  settings.waitWorkers = false;
-  settings.timeout = deadline;
-  try {
-    auto store = c10::make_intrusive<c10d::TCPStore>(here.address, settings);
-    if (!here.store_is_served) return store;
-    return c10::make_intrusive<c10d::PrefixStore>("/worker/attempt_" + std::to_string(here.attempt),
-                                                  std::move(store));
-  } catch (std::exception const& problem) {
-    bool const listens = std::string_view(problem.what()).find("failed to listen") == std::string_view::npos;
-    if (settings.isServer && listens) throw no_way_to_itself(here);
-    if (settings.isServer)
-      throw input_error("rank 0 cannot listen at MASTER_PORT " + std::to_string(here.port) +
-                        ", which is in use or not allowed; choose another port");
-    throw no_answer(here, deadline);
-  }
-}
-
-/// Refuses a process of another launch on the same port, and a second one with the same rank.
-void claim_rank(c10d::Store& store, sc::environment const& here) {
-  auto const place = here.address + ":" + std::to_string(here.port);
-  if (here.rank == 0) store.set("launch", bytes_of(here.launch));
-  auto const launch = text_of(store.get("launch"));
-  if (launch != here.launch || store.add("claim/" + std::to_string(here.rank), 1) != 1)
-    throw input_error("another launch has rank " + std::to_string(here.rank) + " at " + place +
-                      "; give each launch a MASTER_PORT of its own");
-}
-
-void agree(store_handle const& store, sc::environment const& here, options const& o, std::uint64_t text) {
-  auto const deadline = deadline_of(o);
-  store->set("agreement/" + std::to_string(here.rank), bytes_of(agreement_of(o, text)));
-  std::vector<std::string> all;
-  for (int rank = 0; rank < here.world_size; ++rank) {
-    auto const key = "agreement/" + std::to_string(rank);
-    try {
-      store->wait({key}, deadline);
-    } catch (std::exception const&) {
-      throw input_error("rank " + std::to_string(rank) + " of " + std::to_string(here.world_size) +
-                        " did not come within " + seconds_of(deadline) + "; start it, or lower WORLD_SIZE");
-    }
-    all.push_back(text_of(store->get(key)));
-  }
-  // Where the store lives in rank 0, that stays until all have read.
-  meet(store, "read", here.world_size, deadline);
-  if (auto const problem = difference_of(all); !problem.empty()) throw input_error(problem);
-}
 
 /// Messages over the groups of one pipeline.
 class process_peers : public stage_peers {
@@ -308,30 +170,8 @@ std::unique_ptr<processes> join_processes(options const& o, std::uint64_t text,
   auto const here = *read_environment();
   // A process that has gone is an error of the call, not a signal.
   std::signal(SIGPIPE, SIG_IGN);
-  silence_torch();
-  check_address(here);
-  struct start {
-    store_handle store;
-    std::string problem;
-  };
-  // Its own waits end at the deadline; calls to a store whose process is silent do not.
-  auto const opened = std::make_shared<std::atomic<bool>>(false);
-  auto const started = within(deadline_of(o) + std::chrono::seconds(2), [here, o, text, opened] {
-    try {
-      auto store = open_store(here, deadline_of(o));
-      *opened = true;
-      claim_rank(*store, here);
-      agree(store, here, o, text);
-      return start{std::move(store), {}};
-    } catch (std::exception const& problem) {
-      return start{{}, problem.what()};
-    }
-  });
-  // Attempts to connect to an address that belongs to nobody may end after the deadline.
-  if (!started && here.rank == 0 && !here.store_is_served && !*opened) throw no_way_to_itself(here);
-  if (!started) throw no_answer(here, deadline_of(o));
-  if (!started->problem.empty()) throw input_error(started->problem);
-  return std::make_unique<gloo_processes>(started->store, place, here.address, o, std::move(on_failure));
+  return std::make_unique<gloo_processes>(join_launch(here, o, text), place, here.address, o,
+                                          std::move(on_failure));
 }
 
 } // namespace train_moe

@@ -1,39 +1,14 @@
 #pragma once
 
+#include "support/text_file.hpp"
+
 #include <train_moe/corpus.hpp>
 #include <train_moe/cuda_device.hpp>
 #include <train_moe/run_device.hpp>
 #include <train_moe/trainer.hpp>
 
-#include <filesystem>
-#include <fstream>
-#include <random>
-#include <string>
-
-#include <unistd.h>
-
 /// Small runs of the trainer on GPUs.
 namespace test {
-
-/// A file of text that is not quite regular, for as long as it lives.
-class text_file {
-public:
-  text_file()
-      : path_(std::filesystem::temp_directory_path() / ("stretto_gpu_text." + std::to_string(::getpid()))) {
-    std::ofstream out(path_);
-    std::minstd_rand random(1);
-    for (int line = 0; line < 4000; ++line)
-      out << "line " << line << " of " << (random() >> 12)
-          << (random() % 2 == 0 ? " fugues\n" : " canons;\n");
-  }
-  ~text_file() { std::filesystem::remove(path_); }
-  text_file(text_file const&) = delete;
-  text_file& operator=(text_file const&) = delete;
-  std::filesystem::path const& path() const { return path_; }
-
-private:
-  std::filesystem::path path_;
-};
 
 inline train_moe::options small() {
   train_moe::options o;

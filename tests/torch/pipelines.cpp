@@ -1,4 +1,4 @@
-#include "text_file.hpp"
+#include "support/text_file.hpp"
 
 #include <train_moe/run_plan.hpp>
 #include <train_moe/trainer.hpp>
