@@ -78,8 +78,8 @@ private:
   void add_phase(int p, phase_kind kind, int chain, bool ends) {
     f_.kind[p] = kind;
     bool const cut = p > 0 && (f_.kind[p - 1] != kind ? !by_.one_in(12) : by_.below(3) > 0);
-    f_.node_of[p] = p == 0 ? 0 : f_.node_of[p - 1] + (cut ? 1 : 0);
-    f_.nodes = f_.node_of[p] + 1;
+    if (p == 0 || cut) ++f_.nodes;
+    f_.node_of[p] = f_.nodes - 1;
     f_.has_weights[p] = by_.below(3) > 0;
     f_.has_explicit_backward[p] = f_.has_backward_weight[p] = true;
     f_.phase_name[p] = {phase_names[p], 2};
