@@ -204,7 +204,7 @@ progress_line::progress_line(policy how, int steps) : how_(how), steps_(steps), 
 
 void progress_line::show(progress const& now) {
   auto const tenth = std::max(1, steps_ / 10);
-  if (!terminal_ && now.step % tenth != 0) return;
+  if (!terminal_ && now.step != 1 && now.step % tenth != 0) return;
   auto line = fmt::format("{:<15}  step {:>{}}/{}  loss {:.4f}  {:>7} tokens/s  {} left", name_of(how_),
                           now.step, std::to_string(steps_).size(), steps_, now.loss,
                           grouped(now.tokens_per_second), minutes(now.seconds_left));

@@ -29,9 +29,11 @@ BETWEEN = re.compile(r"^train_moe: rank \d+ failed: .+$")
 
 def fault(program: str, folder: pathlib.Path, text: str, seed: int, how: signal.Signals, more: list[str] | None = None,
           variables: Callable[[int], dict[str, object]] = lambda rank: {}, starts: float = 0.3, deadline: int = DEADLINE,
-          grids: Sequence[tuple[int, int]] = GRIDS, sizes: list[str] = TINY, microbatches: int = 8) -> tuple[bool, float]:
+          grids: Sequence[tuple[int, int]] = GRIDS, sizes: list[str] = TINY, microbatches: int = 8, begins: str = "plan   ",
+          slack: float = SLACK) -> tuple[bool, float]:
     """Whether the survivors named an op, and after how long the last of them had ended. `more`: flags; `variables`: of a rank;
-    `starts`: after how many seconds steps run; `grids`: of expert and pipeline ranks; `sizes`: of the model."""
+    `begins`: what rank 0 has said before anything happens; `starts`: after how many seconds from then steps run; `grids`: of expert
+    and pipeline ranks; `sizes`: of the model; `slack`: how long after the deadline everybody has ended."""
     chance = random.Random(seed)
     pipeline, policy = PIPELINES[seed % len(PIPELINES)]
     ep, pp = chance.choice(grids)
@@ -45,7 +47,7 @@ def fault(program: str, folder: pathlib.Path, text: str, seed: int, how: signal.
     what = f"seed {seed}: {pipeline}, {policy}, {ep} x {pp} ranks"
     try:
         header = time.monotonic() + 120
-        while "plan   " not in output.read_text():
+        while not re.search(begins, output.read_text()):
             assert time.monotonic() < header and all(each.poll() is None for each in running), what
             time.sleep(0.02)
         time.sleep(starts * (1 + chance.random()) + chance.random())
@@ -58,7 +60,7 @@ def fault(program: str, folder: pathlib.Path, text: str, seed: int, how: signal.
         for rank, each in enumerate(running):
             if rank == victim:
                 continue
-            _, err = each.communicate(timeout=max(0.1, deadline + SLACK - (time.monotonic() - began)))
+            _, err = each.communicate(timeout=max(0.1, deadline + slack - (time.monotonic() - began)))
             lines = err.splitlines()
             assert each.returncode == 1 and len(lines) == 1, (what, rank, each.returncode, err)
             assert NAMED.match(lines[0]) or BETWEEN.match(lines[0]), (what, rank, err)

@@ -25,6 +25,12 @@ def sharing(ranks: int, rank: int) -> dict[str, object]:
     return {"NCCL_HOSTID": rank, "NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo"} if GPUS < ranks else {}
 
 
+def memory_of_gpus() -> list[int]:
+    """What is taken of each, in MiB."""
+    query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+    return [int(line) for line in subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()]
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
