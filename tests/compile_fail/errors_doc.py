@@ -29,12 +29,27 @@ The programs show what must not compile (`-`) and what does (`+`); the tests com
 {layer}
 ```
 
+and pipelines (from E40 on) on this:
+
+```cpp
+{pipeline}
+```
+
 """
 
 
+def shared(header: str) -> str:
+    """What the cases of a folder share: all between the namespace's braces."""
+    text = (rules_covered.TESTS / header).read_text()
+    return re.search(r"^namespace (\w+) \{\n\n(.*)\n\} // namespace \1$", text, re.DOTALL | re.MULTILINE)[2].strip()
+
+
 def layer() -> str:
-    text = (rules_covered.TESTS / "compile_fail/layer.hpp").read_text()
-    return re.search(r"namespace us \{\n\n(.*)\n\}  // namespace us", text, re.DOTALL)[1].strip()
+    return shared("compile_fail/layer.hpp")
+
+
+def pipeline() -> str:
+    return shared("pipelines/compile_fail/one_chunk.hpp")
 
 
 def program(case: pathlib.Path) -> str:
@@ -93,7 +108,7 @@ def main() -> int:
     if sys.argv[1:] == ["--write"]:
         index = "| code | what is wrong |\n| --- | --- |\n" + "".join(
             f"| [{code}](#{code.lower()}-{name}) | {sentence} |\n" for code, (name, sentence, _) in table.items())
-        PAGE.write_text(HEAD.replace("{layer}", layer()) + index + "\n" + "".join(
+        PAGE.write_text(HEAD.replace("{layer}", layer()).replace("{pipeline}", pipeline()) + index + "\n" + "".join(
             section(code, *rule, texts.get(code, "")) for code, rule in table.items()).rstrip() + "\n")
         return 0
     if len(sys.argv) > 1:
@@ -114,6 +129,8 @@ def main() -> int:
     faults += [f"{code} has a section and is no rule" for code in texts.keys() - table.keys()]
     if layer() not in page:
         faults.append("the phases at the top are not those of the cases; run errors_doc.py --write")
+    if pipeline() not in page:
+        faults.append("the pipeline at the top is not that of the cases; run errors_doc.py --write")
     for fault in faults:
         print(fault)
     print(f"{len(texts)} sections, {len(faults)} faults")
