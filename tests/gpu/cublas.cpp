@@ -258,6 +258,37 @@ TEST_CASE("for fewer multiprocessors products are as right, and for all again ha
   }
 }
 
+TEST_CASE("one search serves a range of row counts, and what came first does not show", "[gpu]") {
+  cuda::stream own;
+  problem small(wide, {130, 0, 4}, 90), large(wide, {136, 8, 0}, 91), next(wide, {137, 1, 1}, 92);
+  cublas::handle first(own.get());
+  auto const of_small = small.run(first, gradient_sum::write);
+  auto const after = first.kernels().size();
+  CHECK(after == 6);
+  auto const of_large = large.run(first, gradient_sum::write);
+  CHECK(first.kernels().size() == after);
+  auto const of_next = next.run(first, gradient_sum::write);
+  // What is summed over is rounded further.
+  CHECK(first.kernels().size() == after + 2);
+  cublas::handle second(own.get());
+  CHECK(next.run(second, gradient_sum::write) == of_next);
+  CHECK(large.run(second, gradient_sum::write) == of_large);
+  CHECK(small.run(second, gradient_sum::write) == of_small);
+  for (auto const* each : {&small, &large, &next}) check_close(*each, each->read(), gradient_sum::write);
+}
+
+TEST_CASE("a product is as right with the kernel for the most rows of its range as with that for its own",
+          "[gpu]") {
+  cuda::stream own;
+  cublas::handle with(own.get());
+  auto const type = GENERATE(CUDA_R_16BF, CUDA_R_32F, CUDA_R_64F);
+  for (std::int64_t const count : {1, 63, 65, 127, 129, 2049, 4097}) {
+    CAPTURE(static_cast<int>(type), count);
+    problem p({type, 40, 72}, {count}, 95);
+    check_close(p, p.run(with, gradient_sum::add), gradient_sum::add);
+  }
+}
+
 TEST_CASE("two lanes at once give the bits of each alone", "[gpu][building-blocks-15]") {
   cuda::stream streams[2];
   std::optional<problem> problems[2];
@@ -336,6 +367,29 @@ TEST_CASE("a captured call gives the bits of an eager one, with new rows too", "
   static_cast<void>(cudaGraphDestroy(graph));
 }
 
+TEST_CASE("kernels are looked for in a capture as outside of one", "[gpu][building-blocks-15]") {
+  cuda::stream own;
+  cublas::handle warmed(own.get()), asked_first_in_capture(own.get());
+  row_counts const in_the_same_ranges{4090, 97, 0, 779};
+  problem p(wide, in_the_same_ranges, 45);
+  cublas::warm(warmed, wide, many);
+  auto const searches = warmed.kernels().size();
+  auto const eager = p.run(warmed, gradient_sum::write);
+  CHECK(warmed.kernels().size() == searches);
+  p.prepare(gradient_sum::write);
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t replay = nullptr;
+  cuda::check(cudaStreamBeginCapture(own.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  p.issue(asked_first_in_capture, gradient_sum::write);
+  cuda::check(cudaStreamEndCapture(own.get(), &graph), "cudaStreamEndCapture");
+  CHECK(asked_first_in_capture.kernels().size() > 0);
+  cuda::check(cudaGraphInstantiate(&replay, graph, 0), "cudaGraphInstantiate");
+  cuda::check(cudaGraphLaunch(replay, own.get()), "cudaGraphLaunch");
+  CHECK(p.read() == eager);
+  static_cast<void>(cudaGraphExecDestroy(replay));
+  static_cast<void>(cudaGraphDestroy(graph));
+}
+
 TEST_CASE("a handle that changes streams keeps its workspace and its order", "[gpu][building-blocks-15]") {
   cuda::stream first, second;
   cublas::handle with(first.get());
@@ -363,9 +417,10 @@ TEST_CASE("a handle that changes streams keeps its workspace and its order", "[g
       CHECK(uses_own_workspace());
       CHECK(found == expected);
     }
-  // What a bare change of streams does, and `move_to` makes good.
+  // A bare change of streams goes back to a workspace of cuBLAS's own, which products here do not take.
   CHECK(cublasSetStream(with.get(), second.get()) == CUBLAS_STATUS_SUCCESS);
-  CHECK_FALSE(uses_own_workspace());
+  CHECK(uses_own_workspace());
+  CHECK(found == expected);
 
   cublas::handle moving(first.get());
   p.prepare(gradient_sum::write);

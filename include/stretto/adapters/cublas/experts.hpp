@@ -81,9 +81,11 @@ void for_each_expert(expert_shape const& shape, std::span<std::int64_t const> ro
   }
 }
 
-/// What a product makes, [rows, columns] by columns without gaps, of sums over `inner` terms.
+/// What a product makes, [rows, columns] by columns without gaps, of sums over `inner` terms. The number of rows of the expert is
+/// that of columns, or, if they are `summed`, of terms.
 struct product {
   std::int64_t rows, columns, inner;
+  bool summed;
   void* to;
   cudaDataType_t type;
   bool adds = false;
@@ -91,17 +93,40 @@ struct product {
 
 inline void multiply(handle& with, expert_shape const& shape, char const* name, expert_rows const& of,
                      matrix const& a, matrix const& b, product const& c) {
+  auto const aligned = [](void const* data, std::int64_t leading, cudaDataType_t type) {
+    return alignment_of(data, static_cast<std::size_t>(leading) * bytes_of(type));
+  };
+  product_shape const exact{shape.type,
+                            c.type,
+                            a.op,
+                            b.op,
+                            c.rows,
+                            c.columns,
+                            c.inner,
+                            a.leading,
+                            b.leading,
+                            aligned(a.data, a.leading, shape.type),
+                            aligned(b.data, b.leading, shape.type),
+                            aligned(c.to, c.rows, c.type),
+                            with.multiprocessors()};
+  auto rounded = exact;
+  auto& counted = c.summed ? rounded.inner : rounded.columns;
+  counted = c.summed ? rounded_inner(of.count) : rounded_columns(of.count);
   bool const wide = shape.type == CUDA_R_64F;
   float const scale[] = {1, c.adds ? 1.0f : 0.0f};
   double const wide_scale[] = {1, c.adds ? 1.0 : 0.0};
   auto const factor = [&](int i) { return wide ? static_cast<void const*>(wide_scale + i) : scale + i; };
-  auto const size = [](std::int64_t number) { return static_cast<int>(number); };
-  auto const result =
-      cublasGemmEx(with.get(), a.op, b.op, size(c.rows), size(c.columns), size(c.inner), factor(0), a.data,
-                   shape.type, size(a.leading), b.data, shape.type, size(b.leading), factor(1), c.to, c.type,
-                   size(c.rows), wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
-  if (result != CUBLAS_STATUS_SUCCESS)
-    throw error(result, std::string("cublas: ") + name + " of " + of.text(shape));
+  // A handle of cuBLAS serves as one of cublasLt.
+  auto const lt = reinterpret_cast<cublasLtHandle_t>(with.get());
+  try {
+    product_description told(exact);
+    check(cublasLtMatmul(lt, &told.product, factor(0), a.data, &told.a, b.data, &told.b, factor(1), c.to,
+                         &told.c, c.to, &told.c, &with.kernels().of(lt, rounded), with.workspace(),
+                         with.workspace_bytes(), with.stream()),
+          "cublasLtMatmul");
+  } catch (error const& problem) {
+    throw error(problem.code, std::string("cublas: ") + name + " of " + of.text(shape));
+  }
 }
 
 inline std::byte const* at(void const* base, std::int64_t element, std::size_t bytes) {
@@ -125,8 +150,9 @@ inline void expert_forward(handle& with, expert_shape const& shape, std::span<st
     detail::matrix const weight{detail::at(w, of.expert * shape.in * shape.out, bytes), CUBLAS_OP_N,
                                 shape.out};
     detail::matrix const given{detail::at(x, of.first * shape.in, bytes), CUBLAS_OP_N, shape.in};
-    detail::multiply(with, shape, "forward", of, weight, given,
-                     {shape.out, of.count, shape.in, detail::at(y, of.first * shape.out, bytes), shape.type});
+    detail::multiply(
+        with, shape, "forward", of, weight, given,
+        {shape.out, of.count, shape.in, false, detail::at(y, of.first * shape.out, bytes), shape.type});
   });
 }
 
@@ -139,8 +165,9 @@ inline void expert_input_gradient(handle& with, expert_shape const& shape, std::
     detail::matrix const weight{detail::at(w, of.expert * shape.in * shape.out, bytes), CUBLAS_OP_T,
                                 shape.out};
     detail::matrix const given{detail::at(dy, of.first * shape.out, bytes), CUBLAS_OP_N, shape.out};
-    detail::multiply(with, shape, "input gradient", of, weight, given,
-                     {shape.in, of.count, shape.out, detail::at(dx, of.first * shape.in, bytes), shape.type});
+    detail::multiply(
+        with, shape, "input gradient", of, weight, given,
+        {shape.in, of.count, shape.out, false, detail::at(dx, of.first * shape.in, bytes), shape.type});
   });
 }
 
@@ -164,7 +191,7 @@ inline void expert_weight_gradient(handle& with, expert_shape const& shape,
     detail::matrix const from{detail::at(dy, of.first * shape.out, bytes), CUBLAS_OP_N, shape.out};
     detail::matrix const given{detail::at(x, of.first * shape.in, bytes), CUBLAS_OP_T, shape.in};
     detail::multiply(with, shape, "weight gradient", of, from, given,
-                     {shape.out, shape.in, of.count, to, type, how == gradient_sum::add});
+                     {shape.out, shape.in, of.count, true, to, type, how == gradient_sum::add});
   });
 }
 

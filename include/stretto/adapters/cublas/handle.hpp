@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stretto/adapters/cublas/error.hpp>
+#include <stretto/adapters/cublas/product.hpp>
 
 #include <cstddef>
 #include <stdexcept>
@@ -18,7 +19,8 @@ public:
   /// What NVIDIA advises for Hopper. cuBLAS chooses kernels by it: equal sizes, equal bits.
   static constexpr std::size_t usual_workspace = std::size_t{32} << 20;
 
-  explicit handle(cudaStream_t on, std::size_t workspace_bytes = usual_workspace) : bytes_(workspace_bytes) {
+  explicit handle(cudaStream_t on, std::size_t workspace_bytes = usual_workspace)
+      : bytes_(workspace_bytes), kernels_(workspace_bytes) {
     if (is_captured(on))
       throw std::logic_error(
           "cublas::handle: made while its stream is captured; make it before, and launch each product "
@@ -68,7 +70,12 @@ public:
   void use_multiprocessors(int count) {
     detail::check(cublasSetSmCountTarget(handle_, count),
                   "cuBLAS for " + std::to_string(count) + " multiprocessors");
+    multiprocessors_ = count;
   }
+
+  int multiprocessors() const noexcept { return multiprocessors_; }
+
+  detail::kernel_choices& kernels() noexcept { return kernels_; }
 
 private:
   static bool is_captured(cudaStream_t on) {
@@ -96,6 +103,8 @@ private:
   std::size_t bytes_;
   void* workspace_ = nullptr;
   cudaStream_t stream_ = nullptr;
+  int multiprocessors_ = 0;
+  detail::kernel_choices kernels_;
 };
 
 } // namespace cublas
