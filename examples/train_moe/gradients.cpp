@@ -2,6 +2,8 @@
 
 #include "hash.hpp"
 
+#include <stretto/adapters/torch/exchange_rows.hpp>
+
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -13,16 +15,22 @@
 namespace train_moe {
 namespace {
 
-template <class Real> void reduce_as(std::vector<at::Tensor> const& gradients, rank_communicator& ranks) {
-  std::vector<at::Tensor> flat;
-  for (auto const& each : gradients) flat.push_back(each.flatten());
-  auto all = at::cat(flat).cpu();
-  ranks.all_reduce(all.mutable_data_ptr<Real>(), static_cast<std::size_t>(all.numel()));
-  std::int64_t first = 0;
-  for (auto const& each : gradients) {
-    each.copy_(all.narrow(0, first, each.numel()).view(each.sizes()));
-    first += each.numel();
-  }
+/// Each rank adds up one part of all, and tells the others.
+template <class Exchange> void reduce(at::Tensor const& gradient, Exchange& ranks) {
+  auto const all = ranks.ranks(), me = ranks.rank();
+  auto const count = gradient.numel();
+  std::vector<int> parts(static_cast<std::size_t>(all));
+  for (int r = 0; r < all; ++r)
+    parts[static_cast<std::size_t>(r)] = static_cast<int>(count * (r + 1) / all - count * r / all);
+  auto const mine = parts[static_cast<std::size_t>(me)];
+  std::vector<int> const each(parts.size(), mine);
+  constexpr auto whose = "reduce_replicated";
+  auto const of_ranks =
+      stretto::torch::exchange_rows(ranks, gradient.flatten(), parts, each, whose).view({all, mine});
+  auto sum = of_ranks[0].clone();
+  for (int r = 1; r < all; ++r) sum.add_(of_ranks[r]);
+  auto const sums = stretto::torch::exchange_rows(ranks, sum.repeat({all}), each, parts, whose);
+  gradient.copy_(sums.view(gradient.sizes()));
 }
 
 double squares_of(at::Tensor const& gradient) { return gradient.square().sum(at::kDouble).item<double>(); }
@@ -46,13 +54,16 @@ struct square {
 
 } // namespace
 
-void reduce_replicated(std::vector<model_parameter> const& parameters, rank_communicator& ranks) {
-  std::vector<at::Tensor> gradients;
-  for (auto const& each : parameters)
-    if (!each.sharded() && each.weight->trainable()) gradients.push_back(each.weight->main_grad());
-  if (gradients.empty() || ranks.ranks() == 1) return;
-  if (gradients.front().scalar_type() == at::kDouble) return reduce_as<double>(gradients, ranks);
-  reduce_as<float>(gradients, ranks);
+void reduce_replicated(std::vector<model_parameter> const& parameters, rank_communicator& ranks,
+                       rank_rows& rows) {
+  if (ranks.ranks() == 1) return;
+  for (auto const& each : parameters) {
+    if (each.sharded() || !each.weight->trainable()) continue;
+    if (rows.rows_on_device())
+      reduce(each.weight->main_grad(), rows);
+    else
+      reduce(each.weight->main_grad(), ranks);
+  }
 }
 
 double global_norm(std::vector<model_parameter> const& parameters, rank_communicator& ranks) {

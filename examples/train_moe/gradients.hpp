@@ -1,5 +1,6 @@
 #pragma once
 
+#include "rank_rows.hpp"
 #include "rank_types.hpp"
 
 #include <cstdint>
@@ -8,8 +9,10 @@
 
 namespace train_moe {
 
-/// Adds the gradients of replicated parameters up over the ranks, in rank order. Collective.
-void reduce_replicated(std::vector<model_parameter> const& parameters, rank_communicator& ranks);
+/// Adds the gradients of replicated parameters up over the ranks, in rank order: where they are, so over `rows` if those of
+/// this device go that way, and over `ranks` in host memory. Collective.
+void reduce_replicated(std::vector<model_parameter> const& parameters, rank_communicator& ranks,
+                       rank_rows& rows);
 
 /// Norm of the gradient of the whole model: squares in the accumulators' type, sums in double, in the order of the layers
 /// and experts of the whole model, so that the result does not depend on how they are spread over ranks. Collective over all

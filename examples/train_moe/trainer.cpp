@@ -95,7 +95,7 @@ public:
       if (counts_memory()) result.peak_bytes = std::max(result.peak_bytes, device_.peak_bytes() - before);
       if (options_.capacity > 0) check_slots(options_, model_.step().slot_use, step, ranks_);
       auto const loss = mean_loss();
-      reduce_replicated(model_.parameters(), replicas_);
+      reduce_replicated(model_.parameters(), replicas_, rows_);
       auto const norm = global_norm(model_.parameters(), ranks_);
       if (!std::isfinite(norm))
         throw std::runtime_error("the gradient of step " + std::to_string(step + 1) +
