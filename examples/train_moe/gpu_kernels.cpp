@@ -22,6 +22,14 @@ at::Tensor ready(at::Tensor const& x) {
   return reinterpret_cast<std::uintptr_t>(dense.const_data_ptr()) % 16 == 0 ? dense : dense.clone();
 }
 
+/// Where the gradient of `x` goes: into the memory of `x` itself, as `ready` found it, unless that is a leaf. `x` is then gone,
+/// and the engine refuses a later backward that needs it.
+at::Tensor room_for_gradient(at::Tensor const& x, at::Tensor const& as_found) {
+  if (x.is_leaf()) return at::empty(x.sizes(), x.options());
+  if (as_found.is_same(x)) x.unsafeGetTensorImpl()->bump_version();
+  return as_found.detach();
+}
+
 /// Of [batch, sequence, heads, head], from where they are if every token's heads lie in one place.
 at::Tensor ready_heads(at::Tensor const& x) {
   auto const of_token = x.size(2) * x.size(3);
@@ -51,7 +59,7 @@ public:
   }
   at::Tensor swiglu_gradient(at::Tensor const& both, at::Tensor const& dy) const override {
     auto const from = ready(both), of = ready(dy);
-    auto made = at::empty(both.sizes(), both.options());
+    auto const made = room_for_gradient(both, from);
     kernels::swiglu_gradient(current(), type_of(made), from.const_data_ptr(), of.const_data_ptr(),
                              made.mutable_data_ptr(), of.size(0), width_of(of));
     return made;
@@ -82,7 +90,7 @@ public:
   weigh_gradients weigh_backward(at::Tensor const& dy, at::Tensor const& rows, at::Tensor const& weights,
                                  at::Tensor const& place) const override {
     auto const of = ready(dy), from = ready(rows), by = ready(weights);
-    weigh_gradients made{at::empty(rows.sizes(), rows.options()), at::empty(by.sizes(), by.options())};
+    weigh_gradients made{room_for_gradient(rows, from), at::empty(by.sizes(), by.options())};
     kernels::weigh_rows_gradients(
         current(), type_of(of),
         {from.const_data_ptr(), numbers_of(place), by.size(0), choices_of(by), width_of(of)},

@@ -17,7 +17,7 @@ constexpr int numbers_at_once(number type) { return type == number::f32 ? 4 : 8;
 
 /// `y` [rows, width] = silu(gate) * up of `both` [rows, 2 * width], gate in front.
 void swiglu(cudaStream_t stream, number type, void const* both, void* y, std::int64_t rows, int width);
-/// The gradient of `both`, from that of `y`.
+/// The gradient of `both`, from that of `y`. `d_both` may be `both`.
 void swiglu_gradient(cudaStream_t stream, number type, void const* both, void const* dy, void* d_both,
                      std::int64_t rows, int width);
 
@@ -46,7 +46,8 @@ struct chosen_rows {
 /// `y` [tokens, width] = x + the sum of the choices' rows by `weights` [tokens, choices].
 void weigh_rows(cudaStream_t stream, number type, chosen_rows from, float const* weights, void const* x,
                 void* y);
-/// The gradients of rows and weights, from that of `y`. Rows that are nobody's choice are left as they are.
+/// The gradients of rows and weights, from that of `y`. `d_rows` may be the rows themselves. Rows that are nobody's choice are
+/// left as they are.
 void weigh_rows_gradients(cudaStream_t stream, number type, chosen_rows from, float const* weights,
                           void const* dy, void* d_rows, float* d_weights);
 /// `y` [tokens, width] = the sum of the choices' rows.

@@ -13,6 +13,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <torch/csrc/autograd/autograd.h>
 
@@ -87,6 +88,9 @@ TEST_CASE("the model's kernels compute what torch's operations do on the CPU", "
   SECTION("swiglu") {
     check_against_cpu([](tensors const& x) { return tensors{swiglu(x[0])}; }, {some({37, 2 * width}, 1)},
                       type);
+    // The gradient takes the place of what is no leaf.
+    check_against_cpu([](tensors const& x) { return tensors{swiglu(x[0].mul(0.5))}; },
+                      {some({37, 2 * width}, 1)}, type);
   }
   SECTION("rows that are chosen") {
     int const choices = GENERATE(1, 3);
@@ -96,12 +100,25 @@ TEST_CASE("the model's kernels compute what torch's operations do on the CPU", "
       auto const there = order.to(x[0].device()), place = there.argsort();
       auto const spread = spread_rows(x[0], there, place, choices);
       auto const weights = x[1].to(wide_type(x[1].scalar_type()));
-      return tensors{placed ? weigh_rows(x[0], spread, weights, there, place)
-                            : weigh_rows(x[0], spread, weights),
+      // The gradient takes the place of these rows.
+      auto const rows = spread.mul(0.5);
+      return tensors{placed ? weigh_rows(x[0], rows, weights, there, place) : weigh_rows(x[0], rows, weights),
                      spread};
     };
     check_against_cpu(chosen, {some({37, width}, 1), some({37, choices}, 2)}, type);
   }
+}
+
+TEST_CASE("what a gradient was written over is not differentiated again", "[gpu]") {
+  start();
+  auto const x = some({37, 32}, 1).to(at::kCUDA, at::kFloat).set_requires_grad(true);
+  auto const both = x.mul(0.5), y = swiglu(both), dy = at::ones_like(y);
+  auto const before = both.detach().clone();
+  auto const gradient = [&] { return ::torch::autograd::grad({y}, {both}, {dy}, /*retain_graph=*/true)[0]; };
+  auto const first = gradient();
+  CHECK(first.data_ptr() == both.data_ptr());
+  CHECK_FALSE(same_bits(first.cpu(), before.cpu()));
+  CHECK_THROWS_WITH(gradient(), Catch::Matchers::ContainsSubstring("modified by an inplace operation"));
 }
 
 TEST_CASE("norms on the GPU are those of the CPU", "[gpu]") {

@@ -23,6 +23,7 @@ public:
 
   /// See `swiglu`.
   virtual at::Tensor swiglu(at::Tensor const& both) const = 0;
+  /// Its result takes the memory of `both` where that is no leaf: then `both` is gone, and a later backward through it refused.
   virtual at::Tensor swiglu_gradient(at::Tensor const& both, at::Tensor const& dy) const = 0;
   /// [batch, sequence, 3, heads, head] of three times [batch, sequence, heads, head], the first two turned; see `rotate`.
   virtual at::Tensor turn(at::Tensor const& q, at::Tensor const& k, at::Tensor const& v,
@@ -34,6 +35,7 @@ public:
   struct weigh_gradients {
     at::Tensor rows, weights;
   };
+  /// That of the rows takes their memory, as above. Every row is that of one choice.
   virtual weigh_gradients weigh_backward(at::Tensor const& dy, at::Tensor const& rows,
                                          at::Tensor const& weights, at::Tensor const& place) const = 0;
   /// [tokens, width]: the sum of the rows of the `choices` of each token.
