@@ -11,7 +11,8 @@ stand for the shape. Of what rank 0 prints these are read, the first for each of
     ... all-to-alls take MS ms
 
 Ways of train_moe are policies; POLICY+slots has slots of a fixed number (--capacity), POLICY+graph replays that as a graph; +processes: ranks
-are processes, not threads; +fast: with --attention fast, whose bits are not the same in every run.
+are processes, not threads; +fast: with --attention fast, whose bits are not the same in every run; +none: every rank keeps its rows,
+a copy on its own GPU in place of each exchange. What communication allows a way to gain is its own serial step less the same way with +none.
 train_moe routes by its router as it is initialised, which is less even than a forced balance. A vocabulary of 256 makes the heads
 equal, since train_moe predicts bytes. Communication is what the all-to-alls of a serial step take, with the waits for the slower
 rank; peaks are of what a step makes, without parameters and gradients (of the other program 4 bytes a parameter are taken off).
@@ -114,14 +115,18 @@ def ours(given: argparse.Namespace, way: str, shape: dict, folder: str) -> dict:
     if "graph" not in extra:
         flags += ["--trace", str(trace)]
     # So small a rate leaves the router where it began: the same routing in all steps.
+    more = shlex.split(given.more)
+    if "none" in extra:
+        at = more.index("--comm") if "--comm" in more else len(more)
+        more[at:at + 2] = ["--comm", "none"]
     done = child.run([*(given.launch + [str(RANKS), "--"] if "processes" in extra else []), given.train_moe, "--text", given.text, "--device", "cuda", "--dtype", "bf16", "--ep", str(RANKS), "--policy", policy, "--steps",
                            str(given.steps + given.warm_up), "--lr", "1e-12", "--dense", "0", "--shared", "0", "--aux", "0", "--json", str(report), *flags,
-                           *shlex.split(given.more)], given.limit)
+                           *more], given.limit)
     if done.returncode:
         sys.exit(f"train_moe ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
     told = json.loads(report.read_text())
     return dict(ms=[1e3 * seconds for seconds in told["schedule_seconds"][given.warm_up:]], peak_gib=told["peak_bytes"] / RANKS / 2**30,
-                comm_ms=communication_of(json.loads(trace.read_text())) if policy == "serial" and trace.exists() else None)
+                comm_ms=communication_of(json.loads(trace.read_text())) if policy == "serial" and "none" not in extra and trace.exists() else None)
 
 
 def note(runs: dict[str, dict], way: str, found: dict) -> None:
@@ -145,7 +150,7 @@ def measure(given: argparse.Namespace) -> None:
 
         with tempfile.TemporaryDirectory() as folder:
             for _ in range(given.rounds):
-                for way, found in other(given, shape, folder).items():
+                for way, found in other(given, shape, folder).items() if given.other else ():
                     tell("other", way, found)
                 for way in given.ways:
                     tell("train_moe", way, ours(given, way, shape, folder))
@@ -157,7 +162,7 @@ def share(part: float, whole: float) -> str:
 
 def serial_of(way: str, runs: dict) -> str:
     """The serial step that is otherwise like it, as far as there is one."""
-    like = "+".join(["serial", *way.split("+")[1:]])
+    like = "+".join(["serial", *(word for word in way.split("+")[1:] if word != "none")])
     return next((each for each in (like, "serial", *runs) if each in runs and each.startswith("serial")), "serial")
 
 
@@ -167,7 +172,7 @@ def table(told: dict) -> str:
     for text, one in told["shapes"].items():
         middle = {program: {way: statistics.median(run["ms"]) for way, run in one[program].items()} for program in ("train_moe", "other")}
         floor = told["other_without_comm"]
-        best_other = min((ms for way, ms in middle["other"].items() if way != floor), default=math.nan)
+        best_other = min((ms for way, ms in middle["other"].items() if way != floor), default=None)
         lines += [f"**{text}**: " + ", ".join(f"{k} {v}" for k, v in one["shape"].items()), "",
                   "| program | step | median ms | least .. most | of own serial | communication, ms | gained, of communication | gained, of what it allows "
                   "| other's best / this | peak GiB a rank |", "| --- " * 10 + "|"]
@@ -177,11 +182,11 @@ def table(told: dict) -> str:
                 ms, own = middle[program][way], told["other_serial"] if program == "other" else serial_of(way, runs)
                 base = middle[program].get(own, math.nan)
                 comm = statistics.median(runs.get(own, {}).get("comm_ms") or [math.nan])
-                allowed = base - middle[program].get(floor, math.nan) if program == "other" else math.nan
-                is_way = way not in (own, floor)
+                allowed = base - middle[program].get(floor if program == "other" else way + "+none", math.nan)
+                is_way = way not in (own, floor) and not way.endswith("+none")
                 lines.append(f"| {program} | {way} | {ms:.1f} | {min(run['ms']):.1f} .. {max(run['ms']):.1f} | {ms / base:.3f} | "
                              + (f"{comm:.1f}" if way == own and not math.isnan(comm) else "") + f" | {share(base - ms, comm) if is_way else ''} "
-                             f"| {share(base - ms, allowed) if is_way else ''} | {best_other / ms:.3f} | {run['peak_gib']:.2f} |")
+                             f"| {share(base - ms, allowed) if is_way else ''} | " + (f"{best_other / ms:.3f}" if best_other else "-") + f" | {run['peak_gib']:.2f} |")
         lines.append("")
     return "\n".join(lines)
 
@@ -202,8 +207,10 @@ def read_shape(text: str) -> tuple[str, dict]:
 def read_way(text: str) -> str:
     how, *extra = text.split("+")
     policy(how)
-    if unknown := set(extra) - {"slots", "graph", "fast", "processes"}:
-        raise refused(f"'{text}' has +{', +'.join(sorted(unknown))}; there are +slots, +graph, +fast and +processes")
+    if unknown := set(extra) - {"slots", "graph", "fast", "processes", "none"}:
+        raise refused(f"'{text}' has +{', +'.join(sorted(unknown))}; there are +slots, +graph, +fast, +processes and +none")
+    if {"none", "processes"} <= set(extra):
+        raise refused(f"'{text}': ranks that keep their rows (+none) are threads; leave out +processes")
     return text
 
 
@@ -240,14 +247,14 @@ def main() -> None:
     arguments.add_argument("--json", type=new_file)
     given = arguments.parse_args()
     if not given.table:
-        if not (given.train_moe and given.other and given.json):
-            arguments.error("give --train-moe, --other and --json, or --table FILE")
+        if not (given.train_moe and given.json):
+            arguments.error("give --train-moe, --json and, if train_moe is not to run alone, --other; or --table FILE")
         if not given.shapes:
             arguments.error("argument --shapes: name one")
         if not pathlib.Path(given.text).exists():
             arguments.error(f"argument --text: there is no {given.text}; check its path")
         try:
-            for _, each in given.shapes:
+            for _, each in given.shapes if given.other else ():
                 other_command(given.other, each, given.vocab)
         except argparse.ArgumentTypeError as problem:
             arguments.error(f"argument --other: {problem}")

@@ -85,9 +85,9 @@ public:
     int const count = visible_gpus(), ranks = o.ep * o.pp;
     are_processes_ = place.has_value();
     kind_ = transport_of(o, are_processes_);
-    if (kind_ == transport_kind::staged && place)
-      throw input_error(
-          "--comm staged is for ranks that are threads; say --comm nccl, or unset RANK and WORLD_SIZE");
+    if ((kind_ == transport_kind::staged || kind_ == transport_kind::none) && place)
+      throw input_error(std::string("--comm ") + name_of(kind_) +
+                        " is for ranks that are threads; say --comm nccl, or unset RANK and WORLD_SIZE");
     if (kind_ == transport_kind::nccl && !has_nccl())
       throw input_error("--comm nccl: this build has no NCCL; build where nccl.h and libnccl are");
     if (kind_ == transport_kind::nccl && !place && ranks > count)
@@ -117,10 +117,16 @@ public:
     cuda::check(cudaStreamSynchronize(current_stream{}.current()), "cudaStreamSynchronize");
   }
   std::unique_ptr<rank_transport> make_transport(transport_parts const& of) const override {
-    return kind_ == transport_kind::nccl ? make_nccl_transport(of)
-           : kind_ == transport_kind::peer
-               ? (are_processes_ ? make_process_transport(of) : make_peer_transport(of))
-               : make_staged_transport(of);
+    switch (kind_) {
+    case transport_kind::nccl:
+      return make_nccl_transport(of);
+    case transport_kind::peer:
+      return are_processes_ ? make_process_transport(of) : make_peer_transport(of);
+    case transport_kind::none:
+      return make_kept_transport(of);
+    default:
+      return make_staged_transport(of);
+    }
   }
   expert_linear_function expert_linear() const override { return expert_linear_of_cublas; }
   std::unique_ptr<step_runner> make_step(policy how, step_parts const& of) const override {

@@ -16,6 +16,9 @@ std::unique_ptr<rank_transport> make_peer_transport(transport_parts const& of);
 /// The same for ranks that are processes of one host.
 std::unique_ptr<rank_transport> make_process_transport(transport_parts const& of);
 
+/// Ranks are threads as over peers, and each keeps its rows.
+std::unique_ptr<rank_transport> make_kept_transport(transport_parts const& of);
+
 /// One GPU a rank: rows and messages go through NCCL.
 std::unique_ptr<rank_transport> make_nccl_transport(transport_parts const& of);
 /// Matrix products that this thread issues leave the other multiprocessors alone.

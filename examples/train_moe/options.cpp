@@ -136,6 +136,19 @@ char const* name_of(policy which) {
   return "split_dw";
 }
 
+char const* name_of(transport_kind which) {
+  switch (which) {
+  case transport_kind::peer:
+    return "peer";
+  case transport_kind::nccl:
+    return "nccl";
+  case transport_kind::none:
+    return "none";
+  default:
+    return "staged";
+  }
+}
+
 int slots_of(options const& o) {
   double const tokens = 1.0 * o.batch * o.model.sequence;
   return static_cast<int>(std::min(tokens, std::ceil(o.capacity * tokens * o.model.top_k / o.model.experts)));
@@ -182,8 +195,11 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   flags.add("--device", "NAME", "cpu", "cpu, or cuda: GPUs");
   flags.add("--comm", "NAME", "",
             "How ranks on GPUs reach each other: staged, threads on one GPU through host memory; peer, "
-            "threads on all GPUs, or processes, that push into each other's memory; or nccl, one GPU a rank "
-            "(without it staged for threads, nccl for processes)");
+            "threads on all GPUs, or processes, that push into each other's memory; nccl, one GPU a rank; or "
+            "none: threads "
+            "on all GPUs that keep their rows and learn nothing, in the time of a step without communication "
+            "(without it "
+            "staged for threads, nccl for processes)");
   flags.add("--capacity", "X", "",
             "Give every expert the same number of slots for the rows of a rank, X times as many as it would "
             "need if all were chosen equally often: no counts are exchanged, and rows that do not fit end "
@@ -268,8 +284,11 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
                         name));
   }
   if (flags.given("--comm")) {
-    constexpr transport_kind kinds[] = {transport_kind::staged, transport_kind::peer, transport_kind::nccl};
-    o.transport = kinds[flags.read_choice("--comm", {"staged", "peer", "nccl"}, 0)];
+    constexpr transport_kind kinds[] = {transport_kind::staged, transport_kind::peer, transport_kind::nccl,
+                                        transport_kind::none};
+    std::vector<std::string> names;
+    for (auto const each : kinds) names.emplace_back(name_of(each));
+    o.transport = kinds[flags.read_choice("--comm", names, 0)];
     if (m.device != device_kind::cuda)
       throw input_error(
           "--comm says how ranks on GPUs reach each other, and there are none on the CPU; leave it out, or "

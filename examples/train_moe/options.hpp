@@ -25,8 +25,11 @@ inline constexpr policy all_policies[] = {policy::autograd, policy::serial, poli
                                           policy::split_dw};
 char const* name_of(policy which);
 
-/// How ranks on GPUs reach each other. `usual`: staged for threads, nccl for processes.
-enum class transport_kind : unsigned char { usual, staged, peer, nccl };
+/// How ranks on GPUs reach each other. `usual`: staged for threads, nccl for processes. `none`: not at all, to see what a step
+/// without communication takes.
+enum class transport_kind : unsigned char { usual, staged, peer, nccl, none };
+/// As it is given.
+char const* name_of(transport_kind which);
 
 struct options;
 /// What `capacity` comes to, 0 if there is none. No expert needs more slots than there are tokens.

@@ -63,7 +63,9 @@ std::string link_text(options const& o) {
   if (o.model.device == device_kind::cuda)
     return o.transport == transport_kind::nccl   ? "GPUs, one a rank, joined by NCCL"
            : o.transport == transport_kind::peer ? "GPUs, rows pushed from one rank's memory to another's"
-                                                 : "one GPU, rows between ranks through host memory";
+           : o.transport == transport_kind::none
+               ? "GPUs, every rank keeps its rows: what is learned is nothing"
+               : "one GPU, rows between ranks through host memory";
   return stretto::host::describe(link_of(o));
 }
 
@@ -118,10 +120,7 @@ nlohmann::ordered_json config_of(options const& o) {
                                 {"top_k", m.top_k},
                                 {"shared", m.shared},
                                 {"device", m.device == device_kind::cuda ? "cuda" : "cpu"},
-                                {"comm", m.device == device_kind::cpu          ? "host"
-                                         : o.transport == transport_kind::nccl ? "nccl"
-                                         : o.transport == transport_kind::peer ? "peer"
-                                                                               : "staged"},
+                                {"comm", m.device == device_kind::cpu ? "host" : name_of(o.transport)},
                                 {"dtype", type_name(m.type)},
                                 {"seed", m.seed},
                                 {"lr", o.learning_rate},

@@ -2,8 +2,11 @@
 #include "device_rows.hpp"
 #include "exchange_settings.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 namespace train_moe {
@@ -52,6 +55,41 @@ private:
   cuda::peers<message_tensors, letter_messages, current_stream> peers_;
 };
 
+/// In place of an exchange of rows a copy of as many bytes on the same GPU: what a step takes without communication. Counts
+/// are exchanged, so that the experts' work is the same.
+class kept_rows {
+public:
+  static constexpr bool capturable = true;
+
+  kept_rows(rank_communicator between, current_stream, cuda::exchange_options const&) : between_(between) {}
+  int rank() const { return between_.rank(); }
+  int ranks() const { return between_.ranks(); }
+  void exchange_counts(int const* send_rows, int* counts) { between_.exchange_counts(send_rows, counts); }
+  void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows,
+                  std::size_t row_bytes) {
+    all_to_all_parts(send, send_rows, receive, receive_rows, row_bytes, 1, true);
+  }
+  static constexpr bool moves_parts() { return true; }
+  void all_to_all_parts(void const* send, int const* send_rows, void* receive, int const* receive_rows,
+                        std::size_t row_bytes, int parts, bool /*sorted*/) {
+    auto const bytes_of = [&](int const* rows) {
+      return row_bytes * std::accumulate(rows, rows + ranks() * parts, std::size_t{0});
+    };
+    auto const given = bytes_of(send_rows), wanted = bytes_of(receive_rows);
+    auto* const to = static_cast<std::byte*>(receive);
+    auto const here = current_stream{}.current();
+    if (given == 0) cuda::check(cudaMemsetAsync(to, 0, wanted, here), "cudaMemsetAsync");
+    // Again from the start where more should come than is there.
+    for (std::size_t at = 0; given > 0 && at < wanted; at += given)
+      cuda::check(
+          cudaMemcpyAsync(to + at, send, std::min(given, wanted - at), cudaMemcpyDeviceToDevice, here),
+          "cudaMemcpyAsync");
+  }
+
+private:
+  rank_communicator between_;
+};
+
 template <class Exchange> class thread_transport : public rank_transport {
 public:
   explicit thread_transport(transport_parts const& of)
@@ -75,6 +113,10 @@ std::unique_ptr<rank_transport> make_staged_transport(transport_parts const& of)
 
 std::unique_ptr<rank_transport> make_peer_transport(transport_parts const& of) {
   return std::make_unique<thread_transport<cuda::peer_exchange<rank_communicator, current_stream>>>(of);
+}
+
+std::unique_ptr<rank_transport> make_kept_transport(transport_parts const& of) {
+  return std::make_unique<thread_transport<kept_rows>>(of);
 }
 
 } // namespace train_moe

@@ -56,12 +56,12 @@ def main() -> None:
             ("--text", folder / "none", "there is no"), ("--shapes", "huge", "'huge' is none of coarse, fine, small"),
             ("--shapes", "small,small:depth=2", "'depth' is no size of a shape"), ("--shapes", "small:layers=x", "'x' is no whole number"),
             ("--shapes", "small:layers", "'' is no whole number"), ("--shapes", "", "name one"), ("--ways", "serial,quick", "'quick' is none of"),
-            ("--ways", "serial+slot", "has +slot"), ("--capacity", "much", "no number above 0"), ("--rounds", "0", "from 1 up"),
+            ("--ways", "serial+slot", "has +slot"), ("--ways", "serial+none+processes", "are threads"), ("--capacity", "much", "no number above 0"), ("--rounds", "0", "from 1 up"),
             ("--launch", "", "name a program"), ("--launch", folder / "none", "cannot be started"), ("--traces", folder / "none", "there is no"),
             ("--limit", "-1", "no number above 0"), ("--json", folder / "none" / "x.json", "cannot be written"),
         ]:
             check("beside_megatron.py", sentence, *beside, flag, value)
-        check("beside_megatron.py", "give --train-moe, --other and --json, or --table FILE")
+        check("beside_megatron.py", "give --train-moe, --json and, if train_moe is not to run alone, --other; or --table FILE")
         check("beside_megatron.py", "there is no", "--table", folder / "none")
         check("beside_megatron.py", "is nothing that --json wrote", "--table", notes)
         check("beside_megatron.py", "is nothing that --json wrote", "--table", program)
