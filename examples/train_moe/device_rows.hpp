@@ -29,12 +29,22 @@ public:
   }
   void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows,
                   std::size_t row_bytes) override {
-    auto const here = stretto::torch_cuda::current_stream{}.current();
-    bool const timed = measured_ && !stretto::cuda::is_capturing(here);
-    if (timed && used_ == calls_.size()) calls_.emplace_back();
-    if (timed) calls_[used_].start.record(here);
-    exchange_.all_to_all(send, send_rows, receive, receive_rows, row_bytes);
-    if (timed) calls_[used_++].end.record(here);
+    timed([&] { exchange_.all_to_all(send, send_rows, receive, receive_rows, row_bytes); });
+  }
+  bool moves_parts() const override {
+    if constexpr (stretto::torch::part_exchange<Exchange>)
+      return exchange_.moves_parts();
+    else
+      return false;
+  }
+  void all_to_all_parts(void const* send, int const* send_rows, void* receive, int const* receive_rows,
+                        std::size_t row_bytes, int parts, bool sorted) override {
+    if constexpr (stretto::torch::part_exchange<Exchange>)
+      timed([&] {
+        exchange_.all_to_all_parts(send, send_rows, receive, receive_rows, row_bytes, parts, sorted);
+      });
+    else
+      rank_rows::all_to_all_parts(send, send_rows, receive, receive_rows, row_bytes, parts, sorted);
   }
   bool rows_on_device() const override { return true; }
   /// A rank alone has nobody to meet.
@@ -54,6 +64,14 @@ private:
   struct call {
     stretto::cuda::time_mark start, end;
   };
+  template <class Call> void timed(Call const& issue) {
+    auto const here = stretto::torch_cuda::current_stream{}.current();
+    bool const is_timed = measured_ && !stretto::cuda::is_capturing(here);
+    if (is_timed && used_ == calls_.size()) calls_.emplace_back();
+    if (is_timed) calls_[used_].start.record(here);
+    issue();
+    if (is_timed) calls_[used_++].end.record(here);
+  }
   timed_exchange<rank_communicator> host_;
   Exchange exchange_;
   bool measured_;

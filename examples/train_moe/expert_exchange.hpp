@@ -7,6 +7,7 @@
 
 #include <ATen/ATen.h>
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -24,14 +25,13 @@ public:
 
   class handle {
   public:
-    /// Whether what arrived lies in slots.
-    bool in_slots() const { return in_slots_; }
-    /// Otherwise rows that arrived, by source rank and local expert.
-    std::vector<int> const& arrived() const { return counted_.arrived(); }
+    /// How many rows arrived for each local expert, in slots or not.
+    std::vector<std::int64_t> const& rows() const { return in_slots_ ? slots_ : counted_.rows(); }
 
   private:
     friend class expert_exchange;
     bool in_slots_ = false;
+    std::vector<std::int64_t> slots_;
     counted::handle counted_;
     fixed::handle fixed_;
   };
@@ -51,8 +51,9 @@ public:
 
   at::Tensor dispatch(at::Tensor const& rows, routing const& where, handle& made) {
     made.in_slots_ = where.rows.empty();
-    return made.in_slots_ ? fixed_.value().dispatch(rows, {}, made.fixed_)
-                          : counted_.dispatch(rows, where, made.counted_);
+    if (!made.in_slots_) return counted_.dispatch(rows, where, made.counted_);
+    made.slots_ = fixed_.value().rows();
+    return fixed_->dispatch(rows, {}, made.fixed_);
   }
   at::Tensor combine(at::Tensor const& rows, handle& made) {
     return made.in_slots_ ? fixed_.value().combine(rows, made.fixed_) : counted_.combine(rows, made.counted_);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <stdexcept>
 
 namespace train_moe {
 
@@ -13,6 +14,13 @@ public:
   virtual void exchange_counts(int const* send_rows, int* counts) = 0;
   virtual void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows,
                           std::size_t row_bytes) = 0;
+  /// See `stretto::torch::part_exchange`.
+  virtual bool moves_parts() const { return false; }
+  virtual void all_to_all_parts(void const* /*send*/, int const* /*send_rows*/, void* /*receive*/,
+                                int const* /*receive_rows*/, std::size_t /*row_bytes*/, int /*parts*/,
+                                bool /*sorted*/) {
+    throw std::logic_error("this exchange moves no parts of rows");
+  }
   virtual bool rows_on_device() const = 0;
   /// Whether a call may be captured into a graph as long as its counts stay the same.
   virtual bool capturable() const { return false; }

@@ -17,6 +17,7 @@
 #include <stretto/dataflow.hpp>
 #include <stretto/detail/landings.hpp>
 #include <stretto/detail/op_place.hpp>
+#include <stretto/detail/part_blocks.hpp>
 #include <stretto/error.hpp>
 #include <stretto/executor.hpp>
 #include <stretto/explain.hpp>

@@ -206,6 +206,57 @@ template <class Exchange> int wrong_rounds(exchange_case const& of) {
   return sum;
 }
 
+/// How many calls of all ranks brought wrong parts, there and back.
+template <class Exchange> int wrong_parts(exchange_case const& of, int parts) {
+  std::vector<int> wrong(static_cast<std::size_t>(of.ranks));
+  host::group group(of.ranks);
+  group.run([&](int rank) {
+    use_gpu_of(rank, of.gpus);
+    auto const part_of = [&](int from, int to, int part, int round) {
+      return block_of(from, to * parts + part, round, of.rows(from, to + 7 * part, round), of.row_bytes);
+    };
+    struct call {
+      std::vector<int> out_rows, in_rows;
+      bytes out, in;
+      device_bytes sent, sorted, back;
+    };
+    std::vector<call> calls;
+    for (int round = 0; round < of.rounds; ++round) {
+      std::vector<int> out_rows, in_rows;
+      bytes out, in;
+      auto const put = [](bytes& all, bytes const& block) {
+        all.insert(all.end(), block.begin(), block.end());
+      };
+      for (int other = 0; other < of.ranks; ++other)
+        for (int part = 0; part < parts; ++part) {
+          out_rows.push_back(of.rows(rank, other + 7 * part, round));
+          in_rows.push_back(of.rows(other, rank + 7 * part, round));
+          put(out, part_of(rank, other, part, round));
+        }
+      for (int part = 0; part < parts; ++part)
+        for (int other = 0; other < of.ranks; ++other) put(in, part_of(other, rank, part, round));
+      calls.push_back(call{out_rows, in_rows, out, in, device_bytes(out),
+                           device_bytes(bytes(in.size(), 0xcd)), device_bytes(bytes(out.size(), 0xcd))});
+    }
+    rank_lanes lanes({.rank = rank}, {}, &group.board());
+    auto exchange = make_exchange<Exchange>(group, rank);
+    for (auto const& each : calls)
+      lanes.run(lane::comm, dispatch_op, [&] {
+        exchange.all_to_all_parts(each.sent.data(), each.out_rows.data(), each.sorted.data(),
+                                  each.in_rows.data(), of.row_bytes, parts, true);
+        exchange.all_to_all_parts(each.sorted.data(), each.in_rows.data(), each.back.data(),
+                                  each.out_rows.data(), of.row_bytes, parts, false);
+      });
+    lanes.drain();
+    for (auto const& each : calls)
+      wrong[static_cast<std::size_t>(rank)] +=
+          each.sorted.to_host() != each.in || each.back.to_host() != each.out;
+  });
+  int sum = 0;
+  for (int const each : wrong) sum += each;
+  return sum;
+}
+
 /// The same for replays of captured calls with new bytes, and eager calls between them.
 template <class Exchange> int wrong_replays(exchange_case const& of, int replays) {
   std::vector<int> wrong(static_cast<std::size_t>(of.ranks));

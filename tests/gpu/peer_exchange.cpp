@@ -26,6 +26,34 @@ TEST_CASE("pushed rows reach the ranks they are for, call after call", "[gpu]") 
                               .rounds = rows == many_rows ? 3 : 6}) == 0);
 }
 
+TEST_CASE("parts of pushed rows come sorted, and go back", "[gpu]") {
+  int const ranks = GENERATE(1, 2, 3), parts = GENERATE(1, 2, 5), gpus = GENERATE(1, 2);
+  rows_of const rows = GENERATE(random_rows, no_rows, rows_to_oneself);
+  need_gpus(gpus);
+  CAPTURE(ranks, parts, gpus);
+  CHECK(wrong_parts<pusher>({.ranks = ranks, .gpus = gpus, .rows = rows, .row_bytes = 6, .rounds = 4},
+                            parts) == 0);
+}
+
+TEST_CASE("ranks that disagree about parts are told", "[gpu]") {
+  host::group group(2);
+  std::vector<std::string> told(2);
+  group.run([&](int rank) {
+    auto rows_between = make_exchange<pusher>(group, rank, std::chrono::milliseconds(300));
+    device_bytes const memory(64);
+    std::vector<int> const one(4, 1);
+    try {
+      rows_between.all_to_all_parts(memory.data(), one.data(), memory.data() + 32, one.data(), 2, 1 + rank,
+                                    true);
+    } catch (std::exception const& problem) {
+      told[static_cast<std::size_t>(rank)] = problem.what();
+    }
+  });
+  CHECK_THAT(told[0] + told[1], ContainsSubstring("parts and rank"));
+  CHECK(!told[0].empty());
+  CHECK(!told[1].empty());
+}
+
 TEST_CASE("pushed rows arrive under random delays, 200 calls ahead", "[gpu]") { check_delays<pusher>(); }
 
 TEST_CASE("replays of pushes bring what eager calls bring", "[gpu]") { check_replays<pusher>(); }

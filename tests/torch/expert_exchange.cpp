@@ -10,7 +10,11 @@
 
 #include <torch/csrc/autograd/autograd.h>
 
+#include <cstring>
 #include <functional>
+#include <stdexcept>
+#include <utility>
+#include <vector>
 
 namespace st = stretto::torch;
 namespace ag = ::torch::autograd;
@@ -64,9 +68,7 @@ result through_the_exchange(host::communicator rows, int local_experts, at::Tens
   exchange::handle made;
   auto const arrived =
       st::dispatch_rows(comm, st::permute_rows(x, sorted.order, sorted.inverse, choices), where, made);
-  auto const local = st::order_arrived(made.arrived(), local_experts);
-  auto const y = st::expert_linear(st::permute_rows(arrived, local.order, local.inverse), local.rows, weight);
-  auto const back = st::combine_rows(comm, st::permute_rows(y, local.inverse, local.order), made);
+  auto const back = st::combine_rows(comm, st::expert_linear(arrived, made.rows(), weight), made);
   auto const output = st::permute_rows(back, sorted.inverse, sorted.order).view({-1, choices, channels});
 
   auto const gradients = ag::grad({output}, {x, weight.leaf()}, {root_gradient_of(comm.rank(), ids.size(0))});
@@ -170,16 +172,99 @@ TEST_CASE("ids are grouped by expert, in order within one", "[torch]") {
 
   auto const apart = at::tensor({0, 3, 1, 3, 2, 3}, at::kLong).view({3, 2}).narrow(1, 0, 1);
   CHECK(st::route_by_expert(apart, 4).rows.read<int>() == std::vector<int>{1, 1, 1, 0});
-
-  auto const arrived = st::order_arrived({2, 1, 0, 3}, 2);
-  CHECK(arrived.rows == std::vector<std::int64_t>{2, 4});
-  CHECK(at::equal(arrived.order, at::tensor({0, 1, 2, 3, 4, 5}, at::kLong)));
-  auto const mixed = st::order_arrived({1, 2, 3, 1}, 2);
-  CHECK(at::equal(mixed.order, at::tensor({0, 3, 4, 5, 1, 2, 6}, at::kLong)));
-  CHECK(at::equal(mixed.order.index_select(0, mixed.inverse), at::arange(7)));
 }
 
-TEST_CASE("rows cannot be grouped by no expert, nor by counts that are not of every rank", "[torch]") {
+namespace {
+
+/// Puts parts where they belong by itself, or says that it does not.
+class part_mover : public host::communicator {
+public:
+  part_mover(host::communicator of, bool moves) : host::communicator(std::move(of)), moves_(moves) {}
+
+  bool moves_parts() const { return moves_; }
+  void all_to_all_parts(void const* send, int const* send_rows, void* receive, int const* receive_rows,
+                        std::size_t row_bytes, int parts, bool sorted) {
+    ++calls;
+    auto const from = places(send_rows, row_bytes, parts, !sorted),
+               to = places(receive_rows, row_bytes, parts, sorted);
+    std::vector<char> out(from.bytes), in(to.bytes);
+    std::vector<int> out_rows(static_cast<std::size_t>(ranks())), in_rows(out_rows);
+    auto const each_block = [&](auto const& visit) {
+      std::size_t sent = 0, received = 0;
+      for (std::size_t block = 0; block < from.begins.size(); ++block)
+        visit(block, sent, received), sent += from.sizes[block], received += to.sizes[block];
+    };
+    each_block([&](std::size_t block, std::size_t at, std::size_t) {
+      std::memcpy(out.data() + at, static_cast<char const*>(send) + from.begins[block], from.sizes[block]);
+      out_rows[block / static_cast<std::size_t>(parts)] += send_rows[block];
+      in_rows[block / static_cast<std::size_t>(parts)] += receive_rows[block];
+    });
+    all_to_all(out.data(), out_rows.data(), in.data(), in_rows.data(), row_bytes);
+    each_block([&](std::size_t block, std::size_t, std::size_t at) {
+      std::memcpy(static_cast<char*>(receive) + to.begins[block], in.data() + at, to.sizes[block]);
+    });
+  }
+  int calls = 0;
+
+private:
+  struct placed {
+    std::vector<std::size_t> begins, sizes;
+    std::size_t bytes = 0;
+  };
+  placed places(int const* rows, std::size_t row_bytes, int parts, bool by_part) const {
+    auto const all = static_cast<std::size_t>(ranks()), of_rank = static_cast<std::size_t>(parts);
+    placed made{std::vector<std::size_t>(all * of_rank), std::vector<std::size_t>(all * of_rank)};
+    for (std::size_t outer = 0; outer < (by_part ? of_rank : all); ++outer)
+      for (std::size_t inner = 0; inner < (by_part ? all : of_rank); ++inner) {
+        auto const block = by_part ? inner * of_rank + outer : outer * of_rank + inner;
+        made.begins[block] = made.bytes;
+        made.bytes += made.sizes[block] = static_cast<std::size_t>(rows[block]) * row_bytes;
+      }
+    return made;
+  }
+  bool moves_;
+};
+static_assert(st::part_exchange<part_mover> && !st::part_exchange<host::communicator>);
+
+} // namespace
+
+TEST_CASE("parts come by part and then by rank, whoever sorts them, and go back", "[torch]") {
+  constexpr int ranks = 3;
+  auto const parts = GENERATE(1, 2, 4);
+  auto const moves = GENERATE(true, false);
+  CAPTURE(parts, moves);
+  auto const rows_for = [](int from, int to, int part) { return (3 * from + 5 * to + 2 * part) % 4; };
+  std::vector<at::Tensor> arrived(ranks), expected(ranks), back(ranks), sent(ranks);
+  host::group group(ranks);
+  group.run([&](int rank) {
+    auto const me = static_cast<std::size_t>(rank);
+    part_mover over(group.communicator(rank), moves);
+    std::vector<int> to, from;
+    std::vector<at::Tensor> out{at::empty({0, 2})}, in{at::empty({0, 2})};
+    auto const block = [&](int source, int target, int part) {
+      return at::full({rows_for(source, target, part), 2}, 100 * source + 10 * target + part);
+    };
+    for (int other = 0; other < ranks; ++other)
+      for (int part = 0; part < parts; ++part) {
+        to.push_back(rows_for(rank, other, part));
+        from.push_back(rows_for(other, rank, part));
+        out.push_back(block(rank, other, part));
+      }
+    for (int part = 0; part < parts; ++part)
+      for (int other = 0; other < ranks; ++other) in.push_back(block(other, rank, part));
+    sent[me] = at::cat(out).to(at::kFloat);
+    expected[me] = at::cat(in).to(at::kFloat);
+    arrived[me] = st::exchange_parts(over, sent[me], to, from, true, "test");
+    back[me] = st::exchange_parts(over, arrived[me], from, to, false, "test");
+    if (over.calls != (moves ? 2 : 0)) throw std::logic_error("parts went another way");
+  });
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    CHECK(same_bits(arrived[rank], expected[rank]));
+    CHECK(same_bits(back[rank], sent[rank]));
+  }
+}
+
+TEST_CASE("rows cannot be grouped by no expert, nor sent by counts that are not for every rank", "[torch]") {
   auto const of_none = [](int experts) {
     return Catch::Matchers::Equals("rows are grouped by " + std::to_string(experts) +
                                    " experts; there must be one at least");
@@ -191,10 +276,11 @@ TEST_CASE("rows cannot be grouped by no expert, nor by counts that are not of ev
     CHECK_THROWS_WITH(st::route_by_expert(ids, experts), of_none(experts));
     // Before anything is asked of the device that they lie on.
     CHECK_THROWS_WITH(st::route_by_expert(ids.to(at::kMeta), experts), of_none(experts));
-    CHECK_THROWS_WITH(st::order_arrived({1, 2}, experts), of_none(experts));
-    CHECK_THROWS_WITH(st::order_arrived({}, experts), of_none(experts));
   }
-  CHECK_THROWS_WITH(st::order_arrived({1, 2, 3}, 2),
-                    Catch::Matchers::Equals("3 counts of rows are not 2 from every rank"));
-  CHECK(st::order_arrived({}, 2).rows == std::vector<std::int64_t>{0, 0});
+  host::group group(1);
+  auto over = group.communicator(0);
+  CHECK_THROWS_WITH(
+      st::exchange_parts(over, at::ones({6, 2}), {1, 2, 3}, {1, 2}, true, "test"),
+      Catch::Matchers::Equals("test: 3 counts of rows to send and 2 to receive are not as many for each of "
+                              "1 ranks"));
 }

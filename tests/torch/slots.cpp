@@ -49,10 +49,7 @@ result through_slots(host::communicator rows, int local_experts, int capacity, a
   auto const slots = st::route_to_slots(ids, local_experts * comm.ranks(), capacity, use);
   exchange::handle made;
   auto const arrived = st::dispatch_rows(comm, st::rows_to_slots(x, slots, ids.size(1)), {}, made);
-  std::vector<std::int64_t> const each(static_cast<std::size_t>(local_experts), comm.ranks() * capacity);
-  auto const computed =
-      st::expert_linear(st::regroup_rows(arrived, comm.ranks(), local_experts), each, weight);
-  auto const back = st::combine_rows(comm, st::regroup_rows(computed, local_experts, comm.ranks()), made);
+  auto const back = st::combine_rows(comm, st::expert_linear(arrived, comm.rows(), weight), made);
   auto const output = st::rows_from_slots(back, slots);
   auto const gradients = ag::grad({output}, {x, weight.leaf()}, {numbers(output.sizes(), 70 + comm.rank())});
   return {output.detach(), gradients[0], gradients[1], use};
@@ -153,15 +150,6 @@ TEST_CASE("experts with slots agree with all experts at hand", "[torch]") {
                        weight_gradient.narrow(0, rank * local_experts, local_experts), 1e-12, 1e-12));
 }
 
-TEST_CASE("regrouped rows lie by part and have storage of their own", "[torch]") {
-  auto const x = numbers({12, channels}, 3).set_requires_grad(true);
-  auto const y = st::regroup_rows(x, 2, 3);
-  CHECK(same_bits(y, x.index_select(0, whole({0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11}))));
-  CHECK(same_bits(st::regroup_rows(y, 3, 2), x));
-  CHECK(same_bits(ag::grad({y}, {x}, {y.detach()})[0], x));
-  CHECK_FALSE(st::regroup_rows(x, 1, 4).is_alias_of(x));
-}
-
 TEST_CASE("what does not fit slots is refused", "[torch]") {
   auto const ids = whole({0, 1});
   CHECK_THROWS_AS(st::route_to_slots(ids, 2, 0), std::invalid_argument);
@@ -172,7 +160,7 @@ TEST_CASE("what does not fit slots is refused", "[torch]") {
   CHECK_THROWS_AS(exchange(rows, 2, 0), std::invalid_argument);
   CHECK_THROWS_AS(exchange(rows, 0, 2), std::invalid_argument);
   exchange comm(rows, 2, 3);
-  CHECK(comm.arrived() == std::vector<int>{3, 3});
+  CHECK(comm.rows() == std::vector<std::int64_t>{3, 3});
   exchange::handle handles[2];
   CHECK_THROWS_AS(comm.dispatch(at::ones({5, 2}), {}, handles[0]), std::invalid_argument);
 

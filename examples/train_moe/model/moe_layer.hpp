@@ -6,20 +6,14 @@
 #include "swiglu.hpp"
 #include "values.hpp"
 
-#include <stretto/adapters/torch/device_order.hpp>
 #include <stretto/adapters/torch/expert_functions.hpp>
-#include <stretto/adapters/torch/rows.hpp>
-#include <stretto/adapters/torch/slots.hpp>
 #include <stretto/block.hpp>
 
 #include <ATen/ATen.h>
 
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <utility>
-#include <vector>
 
 namespace train_moe {
 
@@ -93,29 +87,19 @@ template <class Comm> class Experts : public stretto::Phase<stretto::mlp> {
 public:
   using reads = stretto::values<arrived_rows, exchange<Comm>>;
   using writes = stretto::values<expert_rows>;
-  using saves = stretto::values<>;
+  using saves = stretto::values<arrived_rows>;
 
   Experts(initializer const& init, double residual_deviation, int first, int count,
           expert_linear_function linear)
-      : first_(first), count_(count), ranks_(init.config().experts / count), linear_(linear),
+      : first_(first), linear_(linear),
         up_(init.experts("experts.up", first, count, {init.config().hidden, 2 * init.config().ffn},
                          1.0 / std::sqrt(init.config().hidden))),
         down_(init.experts("experts.down", first, count, {init.config().ffn, init.config().hidden},
                            residual_deviation)) {}
 
   void forward(auto& io) {
-    namespace st = stretto::torch;
-    auto const& arrived = io[arrived_rows{}];
-    auto const& made = io[exchange<Comm>{}];
-    if (made.in_slots()) {
-      std::vector<std::int64_t> const each(static_cast<std::size_t>(count_), arrived.size(0) / count_);
-      io[expert_rows{}] =
-          st::regroup_rows(compute(st::regroup_rows(arrived, ranks_, count_), each), count_, ranks_);
-    } else {
-      auto const local = st::order_arrived(made.arrived(), count_, arrived.device());
-      auto const computed = compute(st::permute_rows(arrived, local.order, local.inverse), local.rows);
-      io[expert_rows{}] = st::permute_rows(computed, local.inverse, local.order);
-    }
+    auto const& rows = io[exchange<Comm>{}].rows();
+    io[expert_rows{}] = linear_(swiglu(linear_(io[arrived_rows{}], rows, up_)), rows, down_);
   }
   template <class Act> void for_each_parameter(Act&& f) {
     f(model_parameter{&up_, first_});
@@ -123,13 +107,7 @@ public:
   }
 
 private:
-  at::Tensor compute(at::Tensor const& rows, std::vector<std::int64_t> const& of_expert) {
-    return linear_(swiglu(linear_(rows, of_expert, up_)), of_expert, down_);
-  }
-
   int first_;
-  int count_;
-  int ranks_;
   expert_linear_function linear_;
   stretto::torch::parameter up_;
   stretto::torch::parameter down_;

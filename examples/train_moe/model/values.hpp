@@ -10,7 +10,7 @@ struct hidden : stretto::value {}; ///< [tokens, hidden], between layers
 struct residual : stretto::value {}; ///< [tokens, hidden], what the experts' output is added to
 struct weights : stretto::value {}; ///< [tokens, top_k], of the chosen experts
 struct sorted_rows : stretto::value {}; ///< [tokens * top_k or all slots, hidden], by expert
-struct arrived_rows : stretto::value {}; ///< [rows from all ranks, hidden], by source rank and local expert
+struct arrived_rows : stretto::value {}; ///< [rows from all ranks, hidden], by local expert and source rank
 struct expert_rows : stretto::value {}; ///< the same places, after the experts
 struct loss : stretto::objective {}; ///< this microbatch's share of the step's mean loss
 

@@ -17,6 +17,10 @@ public:
   /// Behind `begun`.
   void copy(void* to, void const* from, std::size_t bytes, edge const& begun) {
     is_copying_ = false;
+    copy_more(to, from, bytes, begun);
+  }
+  /// In the same call.
+  void copy_more(void* to, void const* from, std::size_t bytes, edge const& begun) {
     if (bytes == 0) return;
     begun.wait(beside_.get());
     copy_bytes(to, from, bytes, beside_.get(), cudaMemcpyDeviceToDevice);

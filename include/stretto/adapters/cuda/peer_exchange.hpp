@@ -11,6 +11,7 @@
 #include <stretto/adapters/cuda/reach.hpp>
 #include <stretto/adapters/cuda/share.hpp>
 #include <stretto/adapters/cuda/staged_exchange.hpp>
+#include <stretto/detail/part_blocks.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -30,26 +31,24 @@ namespace cuda {
 
 namespace detail {
 
-/// What one rank tells the others about one call. Offsets are in bytes and have the end behind the last rank.
+/// What one rank tells the others about one call.
 struct push_call {
   std::byte* receive = nullptr;
-  std::vector<std::size_t> places; ///< in `receive`, where the block of each rank begins
-  std::vector<std::size_t> blocks; ///< in what it sends, where that for each rank begins
+  std::size_t parts = 1; ///< blocks for each rank
+  stretto::detail::part_blocks places; ///< in `receive`, of each rank
+  stretto::detail::part_blocks blocks; ///< in what it sends, for each rank
   edge ready; ///< behind it `receive` may be written
   edge done; ///< behind it all that it sends has arrived
   unsigned long long capture = 0; ///< that the call is part of
 
-  std::size_t from(std::size_t rank) const { return places[rank + 1] - places[rank]; }
-  std::size_t to(std::size_t rank) const { return blocks[rank + 1] - blocks[rank]; }
+  std::size_t from(std::size_t rank) const { return places.of_rank(rank, parts); }
+  std::size_t to(std::size_t rank) const { return blocks.of_rank(rank, parts); }
 };
 
 /// What the ranks of one `peer_exchange` share, and own together.
 struct push_room {
   explicit push_room(std::size_t ranks) : posted(ranks), issued(ranks) {
-    for (auto& turn : calls) {
-      turn = std::vector<push_call>(ranks);
-      for (auto& each : turn) each.places.resize(ranks + 1), each.blocks.resize(ranks + 1);
-    }
+    for (auto& turn : calls) turn = std::vector<push_call>(ranks);
   }
 
   call_counts posted, issued;
@@ -104,6 +103,8 @@ public:
   static constexpr bool rows_on_device() { return true; }
   /// False where rows go through host memory.
   bool pushes() const noexcept { return !staged_; }
+  /// Whether `all_to_all_parts` may be called.
+  bool moves_parts() const noexcept { return pushes(); }
 
   /// The counts lie in host memory.
   void exchange_counts(int const* send_rows, int* counts) { ranks_.exchange_counts(send_rows, counts); }
@@ -111,12 +112,23 @@ public:
   void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows,
                   std::size_t row_bytes) {
     if (staged_) return staged_->all_to_all(send, send_rows, receive, receive_rows, row_bytes);
+    all_to_all_parts(send, send_rows, receive, receive_rows, row_bytes, 1, true);
+  }
+
+  /// `parts` blocks from every rank to every rank, for rank r `send_rows[r * parts + p]` rows as part p. What is sent lies by
+  /// rank and within it by part; what comes lies by part and within it by rank if it is to be `sorted`, and the other way
+  /// about if what is sent lies so.
+  void all_to_all_parts(void const* send, int const* send_rows, void* receive, int const* receive_rows,
+                        std::size_t row_bytes, int parts, bool sorted) {
+    if (staged_) throw std::logic_error("peer_exchange: parts of rows do not go through host memory");
     if (room_->is_broken) mend();
     try {
       auto& calls = room_->calls[++calls_ % 2];
-      detail::place_blocks(send_rows, size_, row_bytes, calls[me_].blocks.data(), whose);
-      detail::place_blocks(receive_rows, size_, row_bytes, calls[me_].places.data(), whose);
-      calls[me_].receive = static_cast<std::byte*>(receive);
+      auto& mine = calls[me_];
+      mine.parts = static_cast<std::size_t>(parts);
+      mine.blocks.place(send_rows, size_, mine.parts, !sorted, row_bytes, whose);
+      mine.places.place(receive_rows, size_, mine.parts, sorted, row_bytes, whose);
+      mine.receive = static_cast<std::byte*>(receive);
       issue(static_cast<std::byte const*>(send), calls);
     } catch (...) {
       room_->is_broken = true;
@@ -134,7 +146,13 @@ private:
     cudaStream_t const here = current_.current();
     mine.capture = detail::capture_of(here);
     mine.ready.record(here);
-    own_.copy(mine.receive + mine.places[me_], out + mine.blocks[me_], mine.to(me_), mine.ready);
+    for (std::size_t p = 0; p < mine.parts; ++p) {
+      auto const own = me_ * mine.parts + p;
+      auto* const to = mine.receive + mine.places.begins[own];
+      auto const* const from = out + mine.blocks.begins[own];
+      p == 0 ? own_.copy(to, from, mine.blocks.bytes[own], mine.ready)
+             : own_.copy_more(to, from, mine.blocks.bytes[own], mine.ready);
+    }
     room_->posted.set(me_, calls_);
     for (std::size_t const other : others_) {
       await(room_->posted, other);
@@ -143,7 +161,7 @@ private:
     for (std::size_t const to : others_) {
       if (mine.to(to) == 0) continue;
       calls[to].ready.wait(here);
-      detail::copy_bytes(calls[to].receive + calls[to].places[me_], out + mine.blocks[to], mine.to(to), here);
+      push(out, mine, to, calls[to], here);
     }
     mine.done.record(here);
     room_->issued.set(me_, calls_);
@@ -155,13 +173,32 @@ private:
     own_.join(here);
   }
 
+  void push(std::byte const* out, detail::push_call const& mine, std::size_t to,
+            detail::push_call const& theirs, cudaStream_t on) const {
+    for (std::size_t p = 0; p < mine.parts; ++p) {
+      auto const from = to * mine.parts + p, at = me_ * mine.parts + p;
+      if (mine.blocks.bytes[from] > 0)
+        detail::copy_bytes(theirs.receive + theirs.places.begins[at], out + mine.blocks.begins[from],
+                           mine.blocks.bytes[from], on);
+    }
+  }
+
   void require_fit(detail::push_call const& mine, detail::push_call const& theirs, std::size_t other) const {
     if (mine.capture != theirs.capture)
       throw std::logic_error("peer_exchange: rank " + std::to_string(me_) + " and rank " +
                              std::to_string(other) +
                              " are not in the same capture; capture the streams of all ranks together");
-    detail::require_same_bytes(whose, other, theirs.to(me_), me_, mine.from(other));
-    detail::require_same_bytes(whose, me_, mine.to(other), other, theirs.from(me_));
+    if (mine.parts != theirs.parts)
+      throw std::invalid_argument("peer_exchange: rank " + std::to_string(me_) + " exchanges " +
+                                  std::to_string(mine.parts) + " parts and rank " + std::to_string(other) +
+                                  " " + std::to_string(theirs.parts));
+    for (std::size_t p = 0; p < mine.parts; ++p) {
+      auto const of_mine = other * mine.parts + p, of_theirs = me_ * mine.parts + p;
+      detail::require_same_bytes(whose, other, theirs.blocks.bytes[of_theirs], me_,
+                                 mine.places.bytes[of_mine]);
+      detail::require_same_bytes(whose, me_, mine.blocks.bytes[of_mine], other,
+                                 theirs.places.bytes[of_theirs]);
+    }
   }
 
   void await(detail::call_counts& counts, std::size_t rank) {

@@ -2,6 +2,7 @@
 
 #include <stretto/adapters/nccl/communicator.hpp>
 #include <stretto/adapters/nccl/host_exchange.hpp>
+#include <stretto/detail/part_blocks.hpp>
 
 #include <cstddef>
 #include <stdexcept>
@@ -43,44 +44,50 @@ public:
 
   void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows,
                   std::size_t row_bytes) {
+    all_to_all_parts(send, send_rows, receive, receive_rows, row_bytes, 1, true);
+  }
+
+  static constexpr bool moves_parts() { return true; }
+  /// `parts` blocks from every rank to every rank, for rank r `send_rows[r * parts + p]` rows as part p. What is sent lies by
+  /// rank and within it by part; what comes lies by part and within it by rank if it is to be `sorted`, and the other way
+  /// about if what is sent lies so.
+  void all_to_all_parts(void const* send, int const* send_rows, void* receive, int const* receive_rows,
+                        std::size_t row_bytes, int parts, bool sorted) {
     cudaStream_t const here = current_.current();
+    auto const all = static_cast<std::size_t>(ranks()), of_rank = static_cast<std::size_t>(parts),
+               me = static_cast<std::size_t>(rank());
+    leaving_.place(send_rows, all, of_rank, !sorted, row_bytes, "nccl::rows");
+    coming_.place(receive_rows, all, of_rank, sorted, row_bytes, "nccl::rows");
     auto const* out = static_cast<char const*>(send);
     auto* in = static_cast<char*>(receive);
-    auto const me = static_cast<std::size_t>(rank());
-    auto const bytes_of = [row_bytes](int count) {
-      if (count < 0) throw std::invalid_argument("nccl::rows: a negative number of rows");
-      return static_cast<std::size_t>(count) * row_bytes;
-    };
     std::size_t total = 0;
-    for (int other = 0; other < ranks(); ++other)
-      if (other != rank()) total += bytes_of(send_rows[other]) + bytes_of(receive_rows[other]);
-    std::size_t const own = bytes_of(send_rows[me]);
+    for (std::size_t other = 0; other < all; ++other)
+      if (other != me) total += leaving_.of_rank(other, of_rank) + coming_.of_rank(other, of_rank);
+    std::size_t const own = leaving_.of_rank(me, of_rank);
     if (total > 0) {
       if (own > 0) begun_.record(here);
       over_.group("all_to_all", here, [&](ncclComm_t comm) {
-        std::size_t from = 0, to = 0;
-        for (int other = 0; other < ranks(); ++other) {
-          std::size_t const leaving = bytes_of(send_rows[other]), coming = bytes_of(receive_rows[other]);
-          if (other != rank() && leaving > 0)
-            check(ncclSend(out + from, leaving, ncclUint8, other, comm, here), "ncclSend");
-          if (other != rank() && coming > 0)
-            check(ncclRecv(in + to, coming, ncclUint8, other, comm, here), "ncclRecv");
-          from += leaving;
-          to += coming;
+        for (std::size_t block = 0; block < all * of_rank; ++block) {
+          auto const other = block / of_rank;
+          if (other == me) continue;
+          auto const peer = static_cast<int>(other);
+          if (leaving_.bytes[block] > 0)
+            check(ncclSend(out + leaving_.begins[block], leaving_.bytes[block], ncclUint8, peer, comm, here),
+                  "ncclSend");
+          if (coming_.bytes[block] > 0)
+            check(ncclRecv(in + coming_.begins[block], coming_.bytes[block], ncclUint8, peer, comm, here),
+                  "ncclRecv");
         }
       });
     }
     if (own == 0) return;
     // Behind the group, which may throw: then nothing runs beside that nobody waits for.
-    std::size_t from = 0, to = 0;
-    for (std::size_t other = 0; other < me; ++other) {
-      from += bytes_of(send_rows[other]);
-      to += bytes_of(receive_rows[other]);
-    }
     if (total > 0) begun_.wait(beside_.get());
-    check(
-        cudaMemcpyAsync(in + to, out + from, own, cudaMemcpyDeviceToDevice, total > 0 ? beside_.get() : here),
-        "cudaMemcpyAsync");
+    for (std::size_t block = me * of_rank; block < (me + 1) * of_rank; ++block)
+      if (leaving_.bytes[block] > 0)
+        check(cudaMemcpyAsync(in + coming_.begins[block], out + leaving_.begins[block], leaving_.bytes[block],
+                              cudaMemcpyDeviceToDevice, total > 0 ? beside_.get() : here),
+              "cudaMemcpyAsync");
     if (total > 0) copied_.order(beside_.get(), here);
   }
 
@@ -88,6 +95,7 @@ private:
   Host ranks_;
   communicator& over_;
   Current current_;
+  stretto::detail::part_blocks leaving_, coming_;
   side_stream beside_;
   mark begun_, copied_;
 };

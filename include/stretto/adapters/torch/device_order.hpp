@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -55,17 +54,6 @@ inline routed_rows route_by_expert(at::Tensor const& ids, int experts) {
   // Sorted, a permutation leads back. To scatter into it takes torch 15 kernels where bits must repeat.
   auto inverse = std::get<1>(at::sort(order));
   return {std::move(order), std::move(inverse), {flat, experts}};
-}
-
-/// `order_arrived` with the orders on a device, by one copy that does not wait for it.
-inline expert_order order_arrived(std::vector<int> const& counts, int experts, at::Device device) {
-  if (device.is_cpu()) return order_arrived(counts, experts);
-  auto const total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-  auto const both = at::empty({2, total}, at::TensorOptions(at::kLong).pinned_memory(true));
-  auto* const order = both.mutable_data_ptr<std::int64_t>();
-  auto rows = detail::write_arrived(counts, experts, order, order + total);
-  auto const there = both.to(device, /*non_blocking=*/true);
-  return {there.select(0, 0), there.select(0, 1), std::move(rows)};
 }
 
 } // namespace torch

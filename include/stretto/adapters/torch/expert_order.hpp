@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -37,31 +36,6 @@ inline std::size_t checked(std::int64_t id, int experts) {
   return static_cast<std::size_t>(id);
 }
 
-/// Fills `order` and `inverse` for `counts` by source rank and, within it, by expert; returns the rows of each expert.
-/// Throws `std::invalid_argument` where no rank has sent such counts.
-inline std::vector<std::int64_t> write_arrived(std::vector<int> const& counts, int experts,
-                                               std::int64_t* order, std::int64_t* inverse) {
-  std::size_t const width = checked_experts(experts);
-  if (counts.size() % width != 0)
-    throw std::invalid_argument(std::to_string(counts.size()) + " counts of rows are not " +
-                                std::to_string(experts) + " from every rank");
-  std::vector<std::int64_t> rows(width), first(counts.size());
-  std::int64_t total = 0;
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    first[i] = total;
-    total += counts[i];
-    rows[i % width] += counts[i];
-  }
-  std::int64_t place = 0;
-  for (std::size_t expert = 0; expert < width; ++expert)
-    for (std::size_t i = expert; i < counts.size(); i += width)
-      for (std::int64_t row = first[i]; row < first[i] + counts[i]; ++row) {
-        order[place] = row;
-        inverse[row] = place++;
-      }
-  return rows;
-}
-
 } // namespace detail
 
 /// Groups the choices of a router: `ids` [tokens, k], 64-bit integers in host memory. Choice c of token t is row
@@ -82,16 +56,6 @@ inline expert_order order_by_expert(at::Tensor const& ids, int experts) {
     order[place] = i;
     inverse[i] = place;
   }
-  return made;
-}
-
-/// Groups rows that lie by source rank and, within it, by expert: `counts` as in `expert_parallel::handle::arrived`.
-/// Throws `std::invalid_argument` when there are no experts, or counts are not so many from every rank.
-inline expert_order order_arrived(std::vector<int> const& counts, int experts) {
-  auto const total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-  expert_order made{at::empty({total}, at::kLong), at::empty({total}, at::kLong), {}};
-  made.rows = detail::write_arrived(counts, experts, made.order.mutable_data_ptr<std::int64_t>(),
-                                    made.inverse.mutable_data_ptr<std::int64_t>());
   return made;
 }
 

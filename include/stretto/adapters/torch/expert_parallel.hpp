@@ -18,8 +18,8 @@ inline namespace v0 {
 namespace torch {
 
 /// The all-to-all of expert parallelism over any exchange of plain rows: an `expert_communicator` whose counts are
-/// exchanged before the rows. Experts lie on the ranks in order, `local_experts` on each. Tensors are in host memory,
-/// unless the exchange moves rows of a device.
+/// exchanged before the rows. Experts lie on the ranks in order, `local_experts` on each. What arrives lies by expert and within
+/// it by source rank. Tensors are in host memory, unless the exchange moves rows of a device.
 template <row_exchange Exchange> class expert_parallel {
 public:
   using tensor = at::Tensor;
@@ -36,14 +36,14 @@ public:
     handle(handle&&) noexcept = default;
     handle& operator=(handle&&) noexcept = default;
 
-    /// Rows that arrived, by source rank and, within it, by local expert: the order in which they lie.
-    std::vector<int> const& arrived() const { return arrived_; }
+    /// How many rows arrived for each local expert.
+    std::vector<std::int64_t> const& rows() const { return rows_; }
 
   private:
     friend class expert_parallel;
-    std::vector<int> sent_to_;
-    std::vector<int> received_from_;
-    std::vector<int> arrived_;
+    std::vector<int> sent_; ///< by rank and, within it, by expert of that rank
+    std::vector<int> arrived_; ///< by source rank and, within it, by local expert
+    std::vector<std::int64_t> rows_;
     stretto::detail::made_at made_at_;
   };
 
@@ -51,7 +51,7 @@ public:
   static constexpr int in_flight = 0;
   static constexpr bool capturable = false;
 
-  expert_parallel(Exchange& exchange, int local_experts) : exchange_(exchange), local_experts_(local_experts) {
+  expert_parallel(Exchange& over, int local_experts) : exchange_(over), local_experts_(local_experts) {
     if (local_experts < 1) throw std::invalid_argument("expert_parallel: a rank needs at least one expert");
   }
 
@@ -59,8 +59,7 @@ public:
   int ranks() const { return exchange_.ranks(); }
   int local_experts() const { return local_experts_; }
 
-  /// `rows` [n, ...] lie in the order of the experts, `where.rows[e]` of them for expert e. What arrives lies by source
-  /// rank and local expert.
+  /// `rows` [n, ...] lie in the order of the experts, `where.rows[e]` of them for expert e.
   at::Tensor dispatch(at::Tensor const& rows, routing const& where, handle& made) {
     check(rows, where);
     made.made_at_.note();
@@ -69,24 +68,23 @@ public:
     made.arrived_.resize(ranks * experts);
     std::vector<int> const one(ranks, 1);
     host().all_to_all(where.rows.data(), one.data(), made.arrived_.data(), one.data(), experts * sizeof(int));
-    made.sent_to_ = sums_of(where.rows, experts);
-    made.received_from_ = sums_of(made.arrived_, experts);
-    return exchange(rows, made, made.sent_to_, made.received_from_);
+    made.sent_ = where.rows;
+    made.rows_.assign(experts, 0);
+    for (std::size_t i = 0; i < made.arrived_.size(); ++i) made.rows_[i % experts] += made.arrived_[i];
+    return combine_backward(rows, made);
   }
   at::Tensor combine(at::Tensor const& rows, handle& made) {
-    return exchange(rows, made, made.received_from_, made.sent_to_);
+    made.made_at_.require_here(whose_handle);
+    return exchange_parts(exchange_, rows, made.arrived_, made.sent_, false, whose);
   }
   at::Tensor dispatch_backward(at::Tensor const& rows, handle& made) { return combine(rows, made); }
   at::Tensor combine_backward(at::Tensor const& rows, handle& made) {
-    return exchange(rows, made, made.sent_to_, made.received_from_);
+    made.made_at_.require_here(whose_handle);
+    return exchange_parts(exchange_, rows, made.sent_, made.arrived_, true, whose);
   }
 
 private:
-  static std::vector<int> sums_of(std::vector<int> const& counts, std::size_t group) {
-    std::vector<int> sums(counts.size() / group);
-    for (std::size_t i = 0; i < counts.size(); ++i) sums[i / group] += counts[i];
-    return sums;
-  }
+  static constexpr char const *whose = "expert_parallel", *whose_handle = "expert_parallel: a handle";
 
   void check(at::Tensor const& rows, routing const& where) const {
     auto const total = std::accumulate(where.rows.begin(), where.rows.end(), std::int64_t{0});
@@ -100,12 +98,6 @@ private:
   auto& host() {
     if constexpr (device_row_exchange<Exchange>) return exchange_.host();
     else return exchange_;
-  }
-
-  at::Tensor exchange(at::Tensor const& rows, handle const& by, std::vector<int> const& to,
-                      std::vector<int> const& from) {
-    by.made_at_.require_here("expert_parallel: a handle");
-    return exchange_rows(exchange_, rows, to, from, "expert_parallel");
   }
 
   Exchange& exchange_;

@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <stdexcept>
 #include <vector>
 
@@ -17,7 +18,7 @@ namespace torch {
 /// The all-to-all of expert parallelism where every expert has `capacity` rows from every rank, filled or not: an
 /// `expert_communicator` that exchanges no counts, so that nothing waits for the host and a step may be captured where the
 /// exchange may. Experts lie on the ranks in order, `local_experts` on each. `route_to_slots` and `rows_to_slots` make what
-/// is dispatched; what arrives is for `regroup_rows(arrived, ranks(), local_experts())`.
+/// is dispatched; what arrives lies by expert and within it by source rank.
 template <row_exchange Exchange> class fixed_parallel {
 public:
   using tensor = at::Tensor;
@@ -45,37 +46,36 @@ public:
       : exchange_(exchange), local_experts_(local_experts), capacity_(capacity) {
     if (local_experts < 1 || capacity < 1)
       throw std::invalid_argument("fixed_parallel: a rank needs at least one expert, and an expert one slot");
-    auto const ranks = static_cast<std::size_t>(exchange.ranks());
-    of_rank_.assign(ranks, local_experts * capacity);
-    arrived_.assign(ranks * static_cast<std::size_t>(local_experts), capacity);
+    each_.assign(static_cast<std::size_t>(exchange.ranks() * local_experts), capacity);
+    rows_.assign(static_cast<std::size_t>(local_experts), std::int64_t{exchange.ranks()} * capacity);
   }
 
   int rank() const { return exchange_.rank(); }
   int ranks() const { return exchange_.ranks(); }
   int local_experts() const { return local_experts_; }
   int capacity() const { return capacity_; }
-  /// Rows that arrive in every dispatch, by source rank and, within it, by local expert.
-  std::vector<int> const& arrived() const { return arrived_; }
+  /// How many rows arrive for each local expert in every dispatch.
+  std::vector<std::int64_t> const& rows() const { return rows_; }
 
-  /// `rows` [ranks * local_experts * capacity, ...] lie in the order of the experts. What arrives lies by source rank and
-  /// local expert.
+  /// `rows` [ranks * local_experts * capacity, ...] lie in the order of the experts.
   at::Tensor dispatch(at::Tensor const& rows, routing const&, handle& made) {
     made.made_at_.note();
-    return exchange(rows, made);
+    return exchange(rows, made, true);
   }
-  at::Tensor combine(at::Tensor const& rows, handle& made) { return exchange(rows, made); }
-  at::Tensor dispatch_backward(at::Tensor const& rows, handle& made) { return exchange(rows, made); }
-  at::Tensor combine_backward(at::Tensor const& rows, handle& made) { return exchange(rows, made); }
+  at::Tensor combine(at::Tensor const& rows, handle& made) { return exchange(rows, made, false); }
+  at::Tensor dispatch_backward(at::Tensor const& rows, handle& made) { return combine(rows, made); }
+  at::Tensor combine_backward(at::Tensor const& rows, handle& made) { return exchange(rows, made, true); }
 
 private:
-  at::Tensor exchange(at::Tensor const& rows, handle const& by) {
+  at::Tensor exchange(at::Tensor const& rows, handle const& by, bool sorted) {
     by.made_at_.require_here("fixed_parallel: a handle");
-    return exchange_rows(exchange_, rows, of_rank_, of_rank_, "fixed_parallel");
+    return exchange_parts(exchange_, rows, each_, each_, sorted, "fixed_parallel");
   }
 
   Exchange& exchange_;
   int local_experts_, capacity_;
-  std::vector<int> of_rank_, arrived_;
+  std::vector<int> each_; ///< for every expert
+  std::vector<std::int64_t> rows_;
 };
 
 } // namespace torch

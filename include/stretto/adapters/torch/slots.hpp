@@ -102,29 +102,6 @@ struct rows_from_slots_function : ::torch::autograd::Function<rows_from_slots_fu
   }
 };
 
-struct regroup_rows_function : ::torch::autograd::Function<regroup_rows_function> {
-  /// A copy even where the order stays, since a phase may not hand on its input's storage.
-  static at::Tensor turned(at::Tensor const& x, std::int64_t outer, std::int64_t inner) {
-    return x.view({outer, inner, x.size(0) / (outer * inner), x.size(1)})
-        .transpose(0, 1)
-        .clone(at::MemoryFormat::Contiguous)
-        .view(x.sizes());
-  }
-  static at::Tensor forward(::torch::autograd::AutogradContext* saved, at::Tensor const& x,
-                            std::int64_t outer, std::int64_t inner) {
-    saved->saved_data["outer"] = outer;
-    saved->saved_data["inner"] = inner;
-    return turned(x, outer, inner);
-  }
-  static ::torch::autograd::variable_list backward(::torch::autograd::AutogradContext* saved,
-                                                   ::torch::autograd::variable_list output_gradients) {
-    return {turned(output_gradients[0].contiguous(), saved->saved_data["inner"].toInt(),
-                   saved->saved_data["outer"].toInt()),
-            {},
-            {}};
-  }
-};
-
 } // namespace detail
 
 /// Rows `x` [tokens, channels], each taken `copies` times, into slots: [experts * capacity, channels], zeros in empty ones.
@@ -137,12 +114,6 @@ inline at::Tensor rows_to_slots(at::Tensor const& x, slot_order const& slots, st
 /// Back from slots to choices: [tokens * k, channels], zeros for lost ones. The gradient of empty slots is zero.
 inline at::Tensor rows_from_slots(at::Tensor const& x, slot_order const& slots) {
   return detail::rows_from_slots_function::apply(x, slots);
-}
-
-/// Rows in `outer` groups of `inner` parts of one size, to `inner` groups of `outer` parts: slots that lie by source rank
-/// and local expert, to lie by expert (`outer` ranks, `inner` local experts), and back with the two exchanged.
-inline at::Tensor regroup_rows(at::Tensor const& x, std::int64_t outer, std::int64_t inner) {
-  return detail::regroup_rows_function::apply(x, outer, inner);
 }
 
 } // namespace torch
