@@ -191,19 +191,27 @@ __global__ void order_of_expert(std::int64_t const* ids, std::int64_t count, std
   if (threadIdx.x == 0) rows[row()] = own;
 }
 
-void check_launch(char const* what) {
-  if (auto const problem = cudaGetLastError(); problem != cudaSuccess)
-    throw std::runtime_error(std::string("train_moe: the kernel '") + what +
-                             "' did not start: " + cudaGetErrorString(problem));
+/// Fails for its own reasons only, not for what others have left to be asked for.
+template <class... Parameters, class... Arguments>
+void launch(char const* what, cudaStream_t on, dim3 blocks, int threads_of_block,
+            void (*kernel)(Parameters...), Arguments... arguments) {
+  cudaLaunchConfig_t how{};
+  how.gridDim = blocks;
+  how.blockDim = static_cast<unsigned>(threads_of_block);
+  how.stream = on;
+  auto const problem = cudaLaunchKernelEx(&how, kernel, arguments...);
+  if (problem == cudaSuccess) return;
+  static_cast<void>(cudaGetLastError());
+  throw std::runtime_error(std::string("train_moe: the kernel '") + what +
+                           "' did not start: " + cudaGetErrorString(problem));
 }
 
 /// Calls `start` with a null pointer of the number's type.
-template <class Start> void with_type(number type, char const* what, Start const& start) {
+template <class Start> void with_type(number type, Start const& start) {
   if (type == number::bf16)
     start(static_cast<__nv_bfloat16*>(nullptr));
   else
     start(static_cast<float*>(nullptr));
-  check_launch(what);
 }
 /// A thread for each piece of each row.
 dim3 blocks_of(std::int64_t rows, std::int64_t width, number type) {
@@ -215,47 +223,48 @@ dim3 blocks_of(std::int64_t rows, std::int64_t width, number type) {
 
 void swiglu(cudaStream_t stream, number type, void const* both, void* y, std::int64_t rows, int width) {
   if (rows == 0) return;
-  with_type(type, "swiglu", [&]<class Number>(Number*) {
-    swiglu_rows<<<blocks_of(rows, width, type), threads, 0, stream>>>(static_cast<Number const*>(both),
-                                                                      static_cast<Number*>(y), width);
+  with_type(type, [&]<class Number>(Number*) {
+    launch("swiglu", stream, blocks_of(rows, width, type), threads, swiglu_rows<Number>,
+           static_cast<Number const*>(both), static_cast<Number*>(y), width);
   });
 }
 
 void swiglu_gradient(cudaStream_t stream, number type, void const* both, void const* dy, void* d_both,
                      std::int64_t rows, int width) {
   if (rows == 0) return;
-  with_type(type, "swiglu_gradient", [&]<class Number>(Number*) {
-    swiglu_gradient_rows<<<blocks_of(rows, width, type), threads, 0, stream>>>(
-        static_cast<Number const*>(both), static_cast<Number const*>(dy), static_cast<Number*>(d_both),
-        width);
+  with_type(type, [&]<class Number>(Number*) {
+    launch("swiglu_gradient", stream, blocks_of(rows, width, type), threads, swiglu_gradient_rows<Number>,
+           static_cast<Number const*>(both), static_cast<Number const*>(dy), static_cast<Number*>(d_both),
+           width);
   });
 }
 
 void turn(cudaStream_t stream, number type, heads_of_tokens q, heads_of_tokens k, heads_of_tokens v,
           void const* cosine, void const* sine, float direction, void* qkv, turn_sizes sizes) {
   if (sizes.tokens == 0) return;
-  with_type(type, "turn", [&]<class Number>(Number*) {
-    turn_heads<<<blocks_of(sizes.tokens, std::int64_t{3} * sizes.heads * sizes.head / 2, type), threads, 0,
-                 stream>>>({{q, k, v}}, static_cast<Number const*>(cosine), static_cast<Number const*>(sine),
-                           direction, static_cast<Number*>(qkv), sizes);
+  with_type(type, [&]<class Number>(Number*) {
+    launch("turn", stream, blocks_of(sizes.tokens, std::int64_t{3} * sizes.heads * sizes.head / 2, type),
+           threads, turn_heads<Number>, three_heads{{q, k, v}}, static_cast<Number const*>(cosine),
+           static_cast<Number const*>(sine), direction, static_cast<Number*>(qkv), sizes);
   });
 }
 
 void weigh_rows(cudaStream_t stream, number type, chosen_rows from, float const* weights, void const* x,
                 void* y) {
   if (from.tokens == 0) return;
-  with_type(type, "weigh_rows", [&]<class Number>(Number*) {
-    weigh_of_token<<<blocks_of(from.tokens, from.width, type), threads, 0, stream>>>(
-        from, weights, static_cast<Number const*>(x), static_cast<Number*>(y));
+  with_type(type, [&]<class Number>(Number*) {
+    launch("weigh_rows", stream, blocks_of(from.tokens, from.width, type), threads, weigh_of_token<Number>,
+           from, weights, static_cast<Number const*>(x), static_cast<Number*>(y));
   });
 }
 
 void weigh_rows_gradients(cudaStream_t stream, number type, chosen_rows from, float const* weights,
                           void const* dy, void* d_rows, float* d_weights) {
   if (from.tokens == 0) return;
-  with_type(type, "weigh_rows_gradients", [&]<class Number>(Number*) {
-    weigh_gradients_of_token<<<static_cast<unsigned>(from.tokens), threads, 0, stream>>>(
-        from, weights, static_cast<Number const*>(dy), static_cast<Number*>(d_rows), d_weights);
+  with_type(type, [&]<class Number>(Number*) {
+    launch("weigh_rows_gradients", stream, static_cast<unsigned>(from.tokens), threads,
+           weigh_gradients_of_token<Number>, from, weights, static_cast<Number const*>(dy),
+           static_cast<Number*>(d_rows), d_weights);
   });
 }
 
@@ -265,9 +274,8 @@ void sum_rows(cudaStream_t stream, number type, chosen_rows from, void* y) {
 
 void order_by_expert(cudaStream_t stream, std::int64_t const* ids, std::int64_t count, int experts,
                      std::int64_t* order, std::int64_t* inverse, std::int64_t* rows) {
-  order_of_expert<<<static_cast<unsigned>(experts), many_threads, 0, stream>>>(ids, count, order, inverse,
-                                                                               rows);
-  check_launch("order_by_expert");
+  launch("order_by_expert", stream, static_cast<unsigned>(experts), many_threads, order_of_expert, ids, count,
+         order, inverse, rows);
 }
 
 } // namespace train_moe::kernels

@@ -167,6 +167,17 @@ TEST_CASE("choices are grouped on the GPU as on the CPU", "[gpu]") {
   CHECK(ours.rows.cpu().equal(at::bincount(ids.flatten(), {}, experts)));
 }
 
+TEST_CASE("a kernel of the model is not blamed for an error that another call has left", "[gpu]") {
+  start();
+  REQUIRE(gpu_operations());
+  auto const ids = at::zeros({5, 1}, at::kLong).cuda();
+  // Memory is there then, and the kernel is loaded.
+  static_cast<void>(gpu_operations()->group(ids, 1));
+  CHECK(cudaSetDevice(-1) == cudaErrorInvalidDevice);
+  CHECK_NOTHROW(gpu_operations()->group(ids, 1));
+  CHECK(cudaGetLastError() == cudaErrorInvalidDevice);
+}
+
 TEST_CASE("attention of long sequences", "[gpu]") {
   start();
   auto const head = GENERATE(64, 128);
