@@ -17,7 +17,8 @@ template <class Ranks> class graph_step : public step_runner {
 public:
   graph_step(std::unique_ptr<step_runner> step, Ranks ranks, step_parts const& of)
       : step_(std::move(step)), board_(of.board), transport_(*of.transport),
-        graph_({}, {}, std::move(ranks), [&board = of.board] { return board.failed(); }) {}
+        graph_(
+            {}, {}, std::move(ranks), [&board = of.board] { return board.failed(); }, of.deadline) {}
 
   void run() override {
     auto const issue = [this] { step_->run(); };

@@ -10,6 +10,7 @@
 #include <stretto/plan.hpp>
 #include <stretto/timeline.hpp>
 
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -35,7 +36,8 @@ struct step_parts {
   bool graph = false; ///< captured once and replayed
   bool timed = true; ///< ops are, where that costs something
   rank_communicator* together = nullptr; ///< the ranks that share a graph; null: each has its own
-  rank_transport* transport = nullptr; ///< to be told of a graph
+  rank_transport* transport = nullptr; ///< to be told of a graph; null where there is none
+  std::chrono::seconds deadline{30}; ///< for ranks that share a graph and do not come to its capture
 };
 
 /// The independent yardstick: one ordinary autograd graph for each microbatch of a stage, no schedule within it.
