@@ -56,4 +56,4 @@ inline bool runs_after(int later, int earlier, st::op const* ops) {
   return false;
 }
 
-}  // namespace toy
+} // namespace toy

@@ -18,7 +18,8 @@ trained train(std::string_view picture, int microbatches) {
   network<Model> net(picture, microbatches);
   tensors<number> numbers;
   trained result;
-  st::executor run(S{}, st::backend{numbers, result.lanes}, net.layers, st::sizes{.microbatches = microbatches});
+  st::executor run(S{}, st::backend{numbers, result.lanes}, net.layers,
+                   st::sizes{.microbatches = microbatches});
   run();
   result.bits = net.bits();
   result.table = run.table();
@@ -85,4 +86,4 @@ struct LateWeights {
   }
 };
 
-}  // namespace toy
+} // namespace toy
