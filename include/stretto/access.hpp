@@ -48,7 +48,8 @@ constexpr void tie_passes(cell_access& a, block_facts const& f, chain_facts cons
     int const k = chain.find_limited(f.limited[p]);
     if (k < 0) continue;
     ++a.takes[k];
-    if (a.in_flight[k] == 0 || a.in_flight[k] > f.in_flight[p]) a.in_flight[k] = static_cast<short>(f.in_flight[p]);
+    if (a.in_flight[k] == 0 || a.in_flight[k] > f.in_flight[p])
+      a.in_flight[k] = static_cast<short>(f.in_flight[p]);
   }
 }
 
@@ -86,7 +87,8 @@ constexpr cell_access forward_access(block_facts const& f, chain_facts const& ch
 }
 
 /// What the backward passes of a node need of its forward: what it saved, and metadata.
-constexpr void read_saved(cell_access& a, block_facts const& f, chain_facts const& chain, int node, bool weight_only) {
+constexpr void read_saved(cell_access& a, block_facts const& f, chain_facts const& chain, int node,
+                          bool weight_only) {
   a.reads |= cells::context(node);
   for (int r = 0; r < f.leaves; ++r) {
     // Inside of the node as well: what a phase does not save, the next one may.
@@ -110,7 +112,8 @@ constexpr void read_saved(cell_access& a, block_facts const& f, chain_facts cons
 }
 
 /// The gradients of what the node wrote, one for each reader outside of it.
-constexpr void read_output_gradients(cell_access& a, block_facts const& f, chain_facts const& chain, int node) {
+constexpr void read_output_gradients(cell_access& a, block_facts const& f, chain_facts const& chain,
+                                     int node) {
   for (int v = 0; v < f.roots; ++v)
     if (f.node_of[f.root_writer[v]] == node)
       if (int const c = chain_of_root(f, chain, v); c >= 0) a.next_reads |= cells::chain_gradient(c);
@@ -142,26 +145,28 @@ constexpr cell_access input_gradient_access(block_facts const& f, chain_facts co
   return a;
 }
 
-}  // namespace detail
+} // namespace detail
 
 /// Storage is read by whoever computes with it: forward readers, and every backward pass of a phase that saved it. A weight
 /// pass may need the gradients of the outputs once more. Nothing here gives storage back: that follows from the whole table
 /// (see releases.hpp).
 constexpr cell_access access_of(block_facts const& f, chain_facts const& chain, int node, pass what) {
   switch (what) {
-    case pass::forward: return detail::forward_access(f, chain, node);
-    case pass::backward: {
-      cell_access a = detail::input_gradient_access(f, chain, node);
-      a.clears |= cells::context(node);
-      a.accumulates = f.node_has_weights(node);
-      return a;
-    }
-    case pass::backward_input: {
-      cell_access a = detail::input_gradient_access(f, chain, node);
-      a.writes |= cells::pending(node);
-      return a;
-    }
-    case pass::backward_weight: break;
+  case pass::forward:
+    return detail::forward_access(f, chain, node);
+  case pass::backward: {
+    cell_access a = detail::input_gradient_access(f, chain, node);
+    a.clears |= cells::context(node);
+    a.accumulates = f.node_has_weights(node);
+    return a;
+  }
+  case pass::backward_input: {
+    cell_access a = detail::input_gradient_access(f, chain, node);
+    a.writes |= cells::pending(node);
+    return a;
+  }
+  case pass::backward_weight:
+    break;
   }
   cell_access a;
   a.keeps_lane = detail::is_autograds(f, node);
@@ -218,5 +223,5 @@ constexpr cell_access taken_over(cell_access a, cell_set arrived, bool forward) 
   return a;
 }
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

@@ -38,9 +38,10 @@ template <class Tensor> struct gradient_request {
   int leaf_count;
 };
 
-template <class A> concept has_tensor_type = requires {
-  typename A::tensor;
-  requires std::default_initializable<typename A::tensor> && std::movable<typename A::tensor>;
+template <class Adapter>
+concept has_tensor_type = requires {
+  typename Adapter::tensor;
+  requires std::default_initializable<typename Adapter::tensor> && std::movable<typename Adapter::tensor>;
 };
 
 /// What a tensor library must offer.
@@ -51,10 +52,11 @@ template <class A> concept has_tensor_type = requires {
 ///   place in a graph may still be asked for. An empty `t` is left alone.
 /// - `add(sum, t)`: `sum = sum + t` without touching the storage that `sum` had (gradients alias); an empty `t` adds
 ///   nothing, an empty `sum` becomes `t`. Called in a fixed order, so sums do not depend on the schedule.
-template <class A> concept tensor_adapter = has_tensor_type<A> && requires(A& a, typename A::tensor const& t,
-                                                                           typename A::tensor& sum) {
-  typename A::context;
-  { a.detach(t) } -> std::same_as<typename A::tensor>;
+template <class Adapter>
+concept tensor_adapter = has_tensor_type<Adapter> &&
+    requires(Adapter& a, typename Adapter::tensor const& t, typename Adapter::tensor& sum) {
+  typename Adapter::context;
+  { a.detach(t) } -> std::same_as<typename Adapter::tensor>;
   a.add(sum, t);
   a.release(sum);
 };
@@ -66,32 +68,35 @@ template <class A> concept tensor_adapter = has_tensor_type<A> && requires(A& a,
 /// - `backward_input(context, request, phases...)`: fills the leaf gradients and keeps in `context` what is left.
 /// - `backward_weight(context, phases...)`: accumulates what `backward_input` left; called once, in the order of the
 ///   `backward_input` calls.
-template <class A> concept autograd_tensor_adapter =
-    tensor_adapter<A> &&
-    requires(A& a, typename A::context& context, gradient_request<typename A::tensor> const& request) {
-      a.forward_scope(context);
-      a.forget_graph(*request.roots);
-      a.backward(context, request);
-      a.backward_input(context, request);
-      a.backward_weight(context);
-    };
+template <class Adapter>
+concept autograd_tensor_adapter = tensor_adapter<Adapter> &&
+    requires(Adapter& a, typename Adapter::context& context,
+             gradient_request<typename Adapter::tensor> const& request) {
+  a.forward_scope(context);
+  a.forget_graph(*request.roots);
+  a.backward(context, request);
+  a.backward_input(context, request);
+  a.backward_weight(context);
+};
 
 /// A value that a phase reads or writes, for an adapter that looks at phases.
 template <class Tensor> struct phase_value {
   Tensor const* what = nullptr;
   detail::text name{};
   bool is_written = false;
-  bool is_saved = false;        ///< the phase says that its backward needs it
-  bool is_inside_node = false;  ///< read where it was written, without a leaf of its own
+  bool is_saved = false; ///< the phase says that its backward needs it
+  bool is_inside_node = false; ///< read where it was written, without a leaf of its own
 };
 
 /// A tensor adapter that looks at what phases do in forward, as debug builds may: `check_forward(phase, values, count, run)`
 /// calls `run()`, the forward of the phase of that name, and may throw about its values. Metadata is not among them. Asked
 /// only where the adapter differentiates; without the member there is no code at all.
-template <class A> concept checks_phases =
-    tensor_adapter<A> && requires(A& a, detail::text phase, phase_value<typename A::tensor> const* values, void (*run)()) {
-      a.check_forward(phase, values, 1, run);
-    };
+template <class Adapter>
+concept checks_phases = tensor_adapter<Adapter> &&
+    requires(Adapter& a, detail::text phase, phase_value<typename Adapter::tensor> const* values,
+             void (*run)()) {
+  a.check_forward(phase, values, 1, run);
+};
 
 /// In-order queues and the events between them. One thread (the host) calls all four.
 /// - `run(lane, label, task)`: runs the callable on that lane, after everything issued on it before. `task` is trivially
@@ -100,9 +105,10 @@ template <class A> concept checks_phases =
 /// - `wait(lane, event)`: what is issued on the lane from now on runs after the record of `event` that was issued last
 ///   before this call; recording the event again does not disturb it. An event never recorded makes nothing wait.
 /// - `drain()`: returns when every lane is idle; throws if an op failed since the last drain, naming the op.
-template <class L> concept lane_adapter = requires(L& lanes, lane on, op_label const& label, typename L::event& event,
-                                                   void (*task)()) {
-  requires std::default_initializable<typename L::event>;
+template <class Lanes>
+concept lane_adapter = requires(Lanes& lanes, lane on, op_label const& label, typename Lanes::event& event,
+                                void (*task)()) {
+  requires std::default_initializable<typename Lanes::event>;
   lanes.run(on, label, task);
   lanes.record(on, event);
   lanes.wait(on, event);
@@ -121,24 +127,27 @@ enum class counts_mode : unsigned char { host, device, static_capacity };
 /// - `dispatch_backward`, `combine_backward`: the transposes, for gradients.
 /// - `in_flight`: how many handles may live at once (0: any number). Calls are collective: every rank of the group
 ///   makes the same calls in the same order.
-template <class C> concept expert_communicator =
-    requires(C& c, typename C::tensor const& rows, typename C::routing const& routing, typename C::handle& handle) {
-      requires !std::copyable<typename C::handle> && std::movable<typename C::handle>;
-      { C::counts } -> std::convertible_to<counts_mode>;
-      { C::in_flight } -> std::convertible_to<int>;
-      { C::capturable } -> std::convertible_to<bool>;
-      { c.rank() } -> std::convertible_to<int>;
-      { c.ranks() } -> std::convertible_to<int>;
-      { c.dispatch(rows, routing, handle) } -> std::same_as<typename C::tensor>;
-      { c.combine(rows, handle) } -> std::same_as<typename C::tensor>;
-      { c.dispatch_backward(rows, handle) } -> std::same_as<typename C::tensor>;
-      { c.combine_backward(rows, handle) } -> std::same_as<typename C::tensor>;
-    };
+template <class Communicator>
+concept expert_communicator = requires(Communicator& c, typename Communicator::tensor const& rows,
+                                       typename Communicator::routing const& routing,
+                                       typename Communicator::handle& handle) {
+  requires !std::copyable<typename Communicator::handle> && std::movable<typename Communicator::handle>;
+  { Communicator::counts } -> std::convertible_to<counts_mode>;
+  { Communicator::in_flight } -> std::convertible_to<int>;
+  { Communicator::capturable } -> std::convertible_to<bool>;
+  { c.rank() } -> std::convertible_to<int>;
+  { c.ranks() } -> std::convertible_to<int>;
+  { c.dispatch(rows, routing, handle) } -> std::same_as<typename Communicator::tensor>;
+  { c.combine(rows, handle) } -> std::same_as<typename Communicator::tensor>;
+  { c.dispatch_backward(rows, handle) } -> std::same_as<typename Communicator::tensor>;
+  { c.combine_backward(rows, handle) } -> std::same_as<typename Communicator::tensor>;
+};
 
 /// Exchange of plain rows between the ranks of a group, the layer below an expert communicator. Rows for rank d lie at
 /// `send` behind those for the ranks before d; `send_rows[d]` and `receive_rows[d]` may be zero. Collective.
-template <class C> concept row_exchange = requires(C& c, void const* send, int const* send_rows, void* receive,
-                                                   int const* receive_rows, int* counts, std::size_t row_bytes) {
+template <class Exchange>
+concept row_exchange = requires(Exchange& c, void const* send, int const* send_rows, void* receive,
+                                int const* receive_rows, int* counts, std::size_t row_bytes) {
   { c.rank() } -> std::convertible_to<int>;
   { c.ranks() } -> std::convertible_to<int>;
   c.exchange_counts(send_rows, counts);
@@ -152,7 +161,7 @@ struct message {
   int stage;
   int microbatch;
   int chain;
-  int peer;  ///< the rank at the other end
+  int peer; ///< the rank at the other end
 };
 
 /// The way that messages of one kind take from one rank of a pipeline to another. Adapters give each a channel of its own,
@@ -174,9 +183,10 @@ constexpr op_label label_of(message const& m, lane on) {
 ///   storage of `t` may go back or be written again, so what arrives has storage of its own.
 /// - `receive(message)`: runs on a receive lane, in the order of need; returns when the tensor is there.
 /// An empty tensor may be sent and arrives empty: a gradient that nothing flows into.
-template <class A> concept peer_adapter = requires(A& peers, message const& m, typename A::tensor const& t) {
+template <class Adapter>
+concept peer_adapter = requires(Adapter& peers, message const& m, typename Adapter::tensor const& t) {
   peers.send(m, t);
-  { peers.receive(m) } -> std::same_as<typename A::tensor>;
+  { peers.receive(m) } -> std::same_as<typename Adapter::tensor>;
 };
 
 /// The peers of a rank that is alone.
@@ -186,5 +196,5 @@ template <class Tensor> struct no_peers {
   tensor receive(message const&) const noexcept { return {}; }
 };
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

@@ -9,7 +9,7 @@ namespace detail {
 // One sentence for each member that an adapter may miss: what compilers say of a concept is long, or leaves the member out.
 
 template <class Adapter> constexpr bool can_be_tensors() {
-  constexpr bool has_tensor = has_tensor_type<Adapter>;  // Of a concept itself g++ tells the whole story.
+  constexpr bool has_tensor = has_tensor_type<Adapter>; // Of a concept itself g++ tells the whole story.
   static_assert(
       has_tensor,
       "stretto: a tensor adapter needs a type 'tensor', which can be default-constructed (empty) and moved");

@@ -14,8 +14,8 @@ struct block_builder {
   block_facts f{};
   bool cut_before = false, recomputes = false, ends_here = false;
 
-  template <class V, class Item> constexpr void read() {
-    type_id const id = id_of<V>();
+  template <class Value, class Item> constexpr void read() {
+    type_id const id = id_of<Value>();
     int const p = f.phases;
     if (f.leaves == max_reads) {
       f.too_large = true;
@@ -25,7 +25,7 @@ struct block_builder {
     f.leaf_phase[r] = p;
     f.leaf_root[r] = f.find_root(id);
     f.leaf_input[r] = -1;
-    f.leaf_is_saved[r] = saves<Item, V>();
+    f.leaf_is_saved[r] = saves<Item, Value>();
     if (int const v = f.leaf_root[r]; v >= 0) {
       f.root_is_output[v] = false;
       f.leaf_inside_node[r] = f.node_of[f.root_writer[v]] == f.node_of[p];
@@ -40,9 +40,9 @@ struct block_builder {
     if (i == f.inputs) {
       ++f.inputs;
       f.input[i] = id;
-      f.input_name[i] = name_of_type<V>();
+      f.input_name[i] = name_of_type<Value>();
       f.input_node[i] = f.node_of[p];
-      f.input_is_metadata[i] = std::derived_from<V, metadata>;
+      f.input_is_metadata[i] = std::derived_from<Value, metadata>;
     } else if (f.input_node[i] != f.node_of[p]) {
       f.input_of_two_nodes = i;
       f.input_read_again_by = p;
@@ -50,8 +50,8 @@ struct block_builder {
     f.leaf_input[r] = i;
   }
 
-  template <class V, class Item> constexpr void write() {
-    type_id const id = id_of<V>();
+  template <class Value, class Item> constexpr void write() {
+    type_id const id = id_of<Value>();
     if (int const v = f.find_root(id); v >= 0) f.written_twice = v, f.written_again_by = f.phases;
     if (f.roots == max_values) {
       f.too_large = true;
@@ -59,37 +59,44 @@ struct block_builder {
     }
     int const v = f.roots++;
     f.root[v] = id;
-    f.root_name[v] = name_of_type<V>();
+    f.root_name[v] = name_of_type<Value>();
     f.root_writer[v] = f.phases;
-    f.root_is_saved[v] = saves<Item, V>();
-    f.root_is_metadata[v] = std::derived_from<V, metadata>;
-    f.root_is_objective[v] = std::derived_from<V, objective>;
+    f.root_is_saved[v] = saves<Item, Value>();
+    f.root_is_metadata[v] = std::derived_from<Value, metadata>;
+    f.root_is_objective[v] = std::derived_from<Value, objective>;
     f.root_is_output[v] = !f.root_is_metadata[v] && !f.root_is_objective[v];
   }
 
-  template <class Item, class... R> constexpr void read_all(values<R...>) { (read<R, Item>(), ...); }
-  template <class Item, class... W> constexpr void write_all(values<W...>) { (write<W, Item>(), ...); }
+  template <class Item, class... Read> constexpr void read_all(values<Read...>) { (read<Read, Item>(), ...); }
+  template <class Item, class... Written> constexpr void write_all(values<Written...>) {
+    (write<Written, Item>(), ...);
+  }
   /// A phase that does not say what it saves is taken to save everything.
-  template <class Item, class V> static constexpr bool saves() {
+  template <class Item, class Value> static constexpr bool saves() {
     if constexpr (requires { typename Item::saves; })
-      return []<class... S>(values<S...>) { return (std::same_as<S, V> || ...); }(typename Item::saves{});
+      return []<class... Saved>(values<Saved...>) {
+        return (std::same_as<Saved, Value> || ...);
+      }(typename Item::saves{});
     else
       return true;
   }
 
   /// Names come in pairs: what is read, and what it is written as.
-  template <class... V> constexpr void alias(int p, values<V...>) {
-    type_id const names[] = {id_of<V>()..., 0};
-    for (int k = 0; k + 1 < static_cast<int>(sizeof...(V)); k += 2)
+  template <class... Values> constexpr void alias(int p, values<Values...>) {
+    type_id const names[] = {id_of<Values>()..., 0};
+    for (int k = 0; k + 1 < static_cast<int>(sizeof...(Values)); k += 2)
       if (int const v = f.find_root_of(p, names[k + 1]); v >= 0) f.root_alias[v] = f.find_leaf(p, names[k]);
   }
   /// Who shares a communicator shares its buffers.
   template <class Item> constexpr void limit(int p) {
     int most = 0;
     if constexpr (requires { typename Item::communicator; }) {
-      constexpr bool says_how_many = requires { { Item::communicator::in_flight } -> std::convertible_to<int>; };
-      static_assert(says_how_many, "stretto: the communicator that a phase names needs a member "
-                                   "'static constexpr int in_flight': how many handles may live at once (0: any number)");
+      constexpr bool says_how_many = requires {
+        { Item::communicator::in_flight } -> std::convertible_to<int>;
+      };
+      static_assert(says_how_many,
+                    "stretto: the communicator that a phase names needs a member "
+                    "'static constexpr int in_flight': how many handles may live at once (0: any number)");
       if constexpr (says_how_many) most = Item::communicator::in_flight;
       f.limited[p] = id_of<typename Item::communicator>();
     } else if constexpr (requires { Item::in_flight; }) {
@@ -145,6 +152,6 @@ struct block_builder {
   }
 };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stretto
+} // namespace detail
+} // namespace v0
+} // namespace stretto

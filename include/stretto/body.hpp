@@ -35,7 +35,7 @@ struct draft {
 };
 
 class body_maker {
- public:
+public:
   constexpr body_maker(block_facts const* forward, block_facts const* backward, chain_facts const& chain,
                        body_blocks blocks, form f, bool split)
       : forward_(forward), backward_(backward), chain_(chain), blocks_(blocks), form_(f), split_(split) {}
@@ -52,7 +52,7 @@ class body_maker {
     return out_;
   }
 
- private:
+private:
   /// What of a node has been placed: passes, and the kind and lane that placed it first.
   struct placed {
     int passes[4] = {};
@@ -169,7 +169,8 @@ class body_maker {
       }
       for (int w = 0; w < 4; ++w)
         if (required[w] && p.passes[w] == 0)
-          refuse({fault::missing_node, f->first_phase_of(node), -1, w, forward ? blocks_.forward : blocks_.backward});
+          refuse({fault::missing_node, f->first_phase_of(node), -1, w,
+                  forward ? blocks_.forward : blocks_.backward});
     }
   }
 
@@ -202,6 +203,6 @@ template <class Policy> constexpr pair_builder order_of(form f) {
   return p;
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stretto
+} // namespace detail
+} // namespace v0
+} // namespace stretto

@@ -30,10 +30,10 @@ struct backward_side {
 /// the ops. Kinds that a block does not have vanish; a lone forward or backward is the same order without the other
 /// side. Waits are not written: they follow from what the phases read and write.
 class pair_builder {
- public:
+public:
   static constexpr int capacity = 64;
-  forward_side f{};   ///< forward of one microbatch
-  backward_side b{};  ///< backward of another
+  forward_side f{}; ///< forward of one microbatch
+  backward_side b{}; ///< backward of another
 
   template <class... Requests> constexpr void compute(Requests... r) { (add(r, lane::compute), ...); }
   template <class... Requests> constexpr void comm(Requests... r) { (add(r, lane::comm), ...); }
@@ -41,7 +41,7 @@ class pair_builder {
   constexpr int size() const { return size_; }
   constexpr request const& operator[](int i) const { return requests_[i]; }
 
- private:
+private:
   constexpr void add(request r, lane on) {
     r.on = on;
     if (size_ < capacity) requests_[size_] = r;
@@ -53,7 +53,10 @@ class pair_builder {
 
 /// A layer policy: a type that orders one layer's forward beside another layer's backward. It may also order a lone
 /// forward and a lone backward (`forward(pair_builder&)`, `backward(pair_builder&)`).
-template <class Ph> concept layer_policy = requires(pair_builder& p) { Ph::pair(p); };
+template <class Ph>
+concept layer_policy = requires(pair_builder& p) {
+  Ph::pair(p);
+};
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

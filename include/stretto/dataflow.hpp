@@ -16,49 +16,51 @@ struct block_facts {
   int nodes = 0;
   int roots = 0;
   int leaves = 0;
-  int inputs = 0;  ///< values read that no phase of the block has written yet
+  int inputs = 0; ///< values read that no phase of the block has written yet
   detail::text name{};
 
   phase_kind kind[max_phases] = {};
   int node_of[max_phases] = {};
-  bool recomputes[max_phases] = {};  ///< the node runs forward again in backward
+  bool recomputes[max_phases] = {}; ///< the node runs forward again in backward
   bool has_weights[max_phases] = {};
   bool has_forward[max_phases] = {};
-  bool has_explicit_backward[max_phases] = {};  ///< `backward` or `backward_input` is written by hand
+  bool has_explicit_backward[max_phases] = {}; ///< `backward` or `backward_input` is written by hand
   bool has_backward_weight[max_phases] = {};
-  int in_flight[max_phases] = {};  ///< microbatches that may be between forward and backward of the phase; 0: any number
-  detail::type_id limited[max_phases] = {};  ///< the phase type that says so
+  /// Microbatches that may be between forward and backward of the phase; 0: any number.
+  int in_flight[max_phases] = {};
+  detail::type_id limited[max_phases] = {}; ///< the phase type that says so
   detail::text phase_name[max_phases] = {};
 
   detail::type_id root[max_values] = {};
   detail::text root_name[max_values] = {};
-  int root_writer[max_values] = {};  ///< phase
+  int root_writer[max_values] = {}; ///< phase
   bool root_is_metadata[max_values] = {};
   bool root_is_objective[max_values] = {};
-  bool root_is_saved[max_values] = {};   ///< the backward of its writer needs it
-  bool root_is_output[max_values] = {};  ///< nothing in the block reads it after it was written: the next layer does
+  bool root_is_saved[max_values] = {}; ///< the backward of its writer needs it
+  /// Nothing in the block reads it after it was written: the next layer does.
+  bool root_is_output[max_values] = {};
   /// The leaf whose storage its writer hands on under this name; -1: it has storage of its own.
   int root_alias[max_values] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
 
   int leaf_phase[max_reads] = {};
-  int leaf_root[max_reads] = {};   ///< the root read, or -1 for an input of the block
-  int leaf_input[max_reads] = {};  ///< the input read, or -1
-  bool leaf_is_saved[max_reads] = {};     ///< the backward of its reader needs it
-  bool leaf_inside_node[max_reads] = {};  ///< written and read in one node: not detached
+  int leaf_root[max_reads] = {}; ///< the root read, or -1 for an input of the block
+  int leaf_input[max_reads] = {}; ///< the input read, or -1
+  bool leaf_is_saved[max_reads] = {}; ///< the backward of its reader needs it
+  bool leaf_inside_node[max_reads] = {}; ///< written and read in one node: not detached
 
   detail::type_id input[max_carried] = {};
   detail::text input_name[max_carried] = {};
-  int input_node[max_carried] = {};  ///< the node that reads it
+  int input_node[max_carried] = {}; ///< the node that reads it
   bool input_is_metadata[max_carried] = {};
-  bool input_is_carried[max_carried] = {};  ///< the layer behind finds it where this one does
+  bool input_is_carried[max_carried] = {}; ///< the layer behind finds it where this one does
 
-  int recomputed_wrongly = -1;  ///< phase, or -1
-  int written_twice = -1;       ///< root, or -1
-  int written_again_by = -1;    ///< phase
-  int input_of_two_nodes = -1;  ///< input, or -1
+  int recomputed_wrongly = -1; ///< phase, or -1
+  int written_twice = -1; ///< root, or -1
+  int written_again_by = -1; ///< phase
+  int input_of_two_nodes = -1; ///< input, or -1
   int input_read_again_by = -1; ///< phase
-  int carried_wrongly = -1;     ///< place in the block's list of carried values, or -1
-  bool too_large = false;       ///< more phases, values or reads than the tables hold
+  int carried_wrongly = -1; ///< place in the block's list of carried values, or -1
+  bool too_large = false; ///< more phases, values or reads than the tables hold
 
   constexpr int find_root(detail::type_id id) const {
     for (int v = 0; v < roots; ++v)
@@ -72,7 +74,8 @@ struct block_facts {
   }
   constexpr int find_leaf(int phase, detail::type_id id) const {
     for (int r = 0; r < leaves; ++r)
-      if (leaf_phase[r] == phase && (leaf_root[r] >= 0 ? root[leaf_root[r]] : input[leaf_input[r]]) == id) return r;
+      if (leaf_phase[r] == phase && (leaf_root[r] >= 0 ? root[leaf_root[r]] : input[leaf_input[r]]) == id)
+        return r;
     return -1;
   }
   constexpr int find_input(detail::type_id id) const {
@@ -118,11 +121,11 @@ struct chain_facts {
   int count = 0;
   detail::type_id value[max_carried] = {};
   detail::text name[max_carried] = {};
-  bool written[max_carried] = {};  ///< some block type writes it as an output
+  bool written[max_carried] = {}; ///< some block type writes it as an output
   bool is_metadata[max_carried] = {};
-  int reader[max_carried] = {};       ///< a block type that reads it
-  int reader_leaf[max_carried] = {};  ///< and where
-  detail::type_id limited[max_limited] = {};  ///< phase types that limit the microbatches in flight
+  int reader[max_carried] = {}; ///< a block type that reads it
+  int reader_leaf[max_carried] = {}; ///< and where
+  detail::type_id limited[max_limited] = {}; ///< phase types that limit the microbatches in flight
   int limits = 0;
   bool too_large = false;
 
@@ -166,5 +169,5 @@ struct chain_facts {
   }
 };
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

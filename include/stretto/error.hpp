@@ -24,7 +24,8 @@ struct outside_of_this_layer;
 struct nothing;
 struct the_handover_between_layers;
 
-// clang-format off: a line a rule.
+// A line a rule.
+// clang-format off
 template <class Subject, class... Facts> struct unwritten_read { static_assert(never<Subject>, STRETTO_E01); };
 template <class Subject, class... Facts> struct race { static_assert(never<Subject>, STRETTO_E02); };
 template <class Subject, class... Facts> struct read_after_release { static_assert(never<Subject>, STRETTO_E03); };

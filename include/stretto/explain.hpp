@@ -8,8 +8,9 @@ namespace stretto {
 inline namespace v0 {
 namespace detail {
 
-template <class S> block_facts const& facts_of_op(op const& o) {
-  return *facts_at<typename S::model>(o.block, std::make_integer_sequence<int, S::model::count>{});
+template <class Schedule> block_facts const& facts_of_op(op const& o) {
+  return *facts_at<typename Schedule::model>(o.block,
+                                             std::make_integer_sequence<int, Schedule::model::count>{});
 }
 
 /// "F.mlp (Experts of MoeLayer) of layer 3, microbatch 2, on comm".
@@ -19,12 +20,13 @@ STRETTO_COLD inline void describe(words& to, op const& o, block_facts const& f, 
     return;
   }
   if (phase < 0) phase = f.first_phase_of(o.node);
-  to << letter_of(o.what) << "." << name_of(f.kind[phase]) << " (" << f.phase_name[phase] << " of " << f.name << ") of layer "
-     << o.layer << ", microbatch " << o.microbatch << ", on " << name_of(o.on);
+  to << letter_of(o.what) << "." << name_of(f.kind[phase]) << " (" << f.phase_name[phase] << " of " << f.name
+     << ") of layer " << o.layer << ", microbatch " << o.microbatch << ", on " << name_of(o.on);
 }
 
 /// The cell in which a diagnosis found an op, as the user calls it.
-STRETTO_COLD inline void describe_cell(words& to, op const& o, int cell, block_facts const& f, chain_facts const& chain) {
+STRETTO_COLD inline void describe_cell(words& to, op const& o, int cell, block_facts const& f,
+                                       chain_facts const& chain) {
   int const leaf = cell - cells::first_leaf_gradient;
   if (cells::is_chain_value(cell))
     to << chain.name[cell];
@@ -41,24 +43,26 @@ STRETTO_COLD inline void describe_cell(words& to, op const& o, int cell, block_f
   else if (!cells::is_leaf_gradient(cell))
     to << "what backward_input keeps for backward_weight";
   else
-    to << "the gradient of " << (f.leaf_root[leaf] >= 0 ? f.root_name[f.leaf_root[leaf]] : f.input_name[f.leaf_input[leaf]]);
+    to << "the gradient of "
+       << (f.leaf_root[leaf] >= 0 ? f.root_name[f.leaf_root[leaf]] : f.input_name[f.leaf_input[leaf]]);
 }
 
-template <class S> STRETTO_COLD words explain(diagnosis const& d, flat_table const& table) {
-  chain_facts const& chain = chain_of<typename S::model>::value;
+template <class Schedule> STRETTO_COLD words explain(diagnosis const& d, flat_table const& table) {
+  chain_facts const& chain = chain_of<typename Schedule::model>::value;
   words where;
   if (d.at >= 0) {
     op const& at = table.ops[d.at];
-    block_facts const& f = facts_of_op<S>(at);
+    block_facts const& f = facts_of_op<Schedule>(at);
     bool const limited = d.what == fault::too_many_in_flight;
     where << ": ";
     describe(where, at, f, limited ? f.find_limited(at.node, chain.limited[d.cell]) : -1);
     if (d.cell >= 0 && !limited) describe_cell(where << ", at ", at, d.cell, f, chain);
   }
-  if (d.other >= 0) describe(where << ", and ", table.ops[d.other], facts_of_op<S>(table.ops[d.other]));
+  if (d.other >= 0)
+    describe(where << ", and ", table.ops[d.other], facts_of_op<Schedule>(table.ops[d.other]));
   return sentence_of(d.what, {}, where);
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stretto
+} // namespace detail
+} // namespace v0
+} // namespace stretto

@@ -11,10 +11,11 @@ inline namespace v0 {
 namespace detail {
 
 /// "F.attn": the letter of the pass and the kind of the node's first phase.
-template <class S> std::string op_name(op const& o) {
+template <class Schedule> std::string op_name(op const& o) {
   if (o.on == lane::forward_port) return "the layer before";
   if (o.on == lane::backward_port) return "the layer behind";
-  block_facts const& f = *facts_at<typename S::model>(o.block, std::make_integer_sequence<int, S::model::count>{});
+  block_facts const& f =
+      *facts_at<typename Schedule::model>(o.block, std::make_integer_sequence<int, Schedule::model::count>{});
   return std::string(letter_of(o.what)) + '.' + name_of(f.kind[f.first_phase_of(o.node)]);
 }
 
@@ -23,12 +24,13 @@ inline std::string padded(std::string s, unsigned width) {
   return s;
 }
 
-}  // namespace detail
+} // namespace detail
 
 /// The program of one body as text: a line per op in the order in which the host issues them, with its lane and what it
 /// waits for; then the lanes side by side. By default the overlapped pair of the first block type with itself.
-template <class S, form F = form::forward_backward, int Forward = 0, int Backward = 0> std::string to_text() {
-  using body = body_of<S, F, Forward, Backward>;
+template <class Schedule, form Form = form::forward_backward, int Forward = 0, int Backward = 0>
+std::string to_text() {
+  using body = body_of<Schedule, Form, Forward, Backward>;
   auto const& rows = body::value.ops;
   std::string text = "  #  lane     op           waits for\n";
   std::string lanes[2] = {"compute |", "comm    |"};
@@ -36,10 +38,10 @@ template <class S, form F = form::forward_backward, int Forward = 0, int Backwar
   for (int i = 0; i < body::size; ++i) {
     op const& o = rows[i];
     if (o.is_port()) continue;
-    std::string const name = detail::op_name<S>(o);
+    std::string const name = detail::op_name<Schedule>(o);
     std::string waits;
     for (int w : o.wait)
-      if (w >= 0) waits += (waits.empty() ? "" : ", ") + detail::op_name<S>(rows[w]);
+      if (w >= 0) waits += (waits.empty() ? "" : ", ") + detail::op_name<Schedule>(rows[w]);
     std::string const count = std::to_string(++number);
     std::string line = std::string(count.size() < 3 ? 3 - count.size() : 0, ' ') + count + "  " +
                        detail::padded(name_of(o.on), 8) + " " + detail::padded(name, 12) + " " + waits;
@@ -51,5 +53,5 @@ template <class S, form F = form::forward_backward, int Forward = 0, int Backwar
          std::to_string(body::value.waits()) + " waits\n";
 }
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

@@ -5,7 +5,6 @@
 #include <stretto/detail/sequence.hpp>
 #include <stretto/plan.hpp>
 
-
 /// What the host of one rank issues in a step, in order: the same step as a flat table of ops, and as the list that the
 /// executor walks through. Both are written by one walker (see flatten.hpp), so that what is checked is what runs.
 namespace stretto {
@@ -48,13 +47,13 @@ enum class issue_kind : unsigned char { receive, body, send };
 
 /// One side of a body.
 struct issue_side {
-  int layer = -1;  ///< -1: the body has no such side
+  int layer = -1; ///< -1: the body has no such side
   int slot = -1;
   int microbatch = -1;
-  int waits = -1;         ///< the event of what spoke last for the microbatch; -1 if nothing did
-  unsigned known = ~0U;   ///< lanes that need not wait for it (`bit_of`)
-  int records = -1;       ///< the event that stands for what this side hands over
-  int message = -1;       ///< what leaves the rank as soon as the side has handed over; -1: nothing
+  int waits = -1; ///< the event of what spoke last for the microbatch; -1 if nothing did
+  unsigned known = ~0U; ///< lanes that need not wait for it (`bit_of`)
+  int records = -1; ///< the event that stands for what this side hands over
+  int message = -1; ///< what leaves the rank as soon as the side has handed over; -1: nothing
 };
 
 /// A message that comes in or leaves.
@@ -63,17 +62,17 @@ struct issue_message {
   lane on = lane::compute;
   int chunk = -1;
   int slot = -1;
-  int point = -1;        ///< of the chain, where the values lie
-  int waits = -1;        ///< the event before which it cannot start
-  bool known = false;    ///< the lane has seen it by other ways
-  int records = -1;      ///< the event that stands for it
+  int point = -1; ///< of the chain, where the values lie
+  int waits = -1; ///< the event before which it cannot start
+  bool known = false; ///< the lane has seen it by other ways
+  int records = -1; ///< the event that stands for it
 };
 
 struct issue {
   issue_kind what = issue_kind::body;
-  form shape = form::forward;  ///< of a body
-  issue_side f, b;             ///< of a body
-  int message = -1;            ///< of a message
+  form shape = form::forward; ///< of a body
+  issue_side f, b; ///< of a body
+  int message = -1; ///< of a message
 };
 
 struct issue_list {

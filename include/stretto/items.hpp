@@ -24,27 +24,26 @@ template <> inline constexpr bool is_mark<Detach> = true;
 template <> inline constexpr bool is_mark<recompute_begins> = true;
 template <> inline constexpr bool is_mark<recompute_ends> = true;
 
-template <class Out, class... Items> struct flat {
-  using type = Out;
-};
-template <class... Out, class... Inner, class... Rest> struct flat<item_list<Out...>, Recompute<Inner...>, Rest...>
+template <class Out, class... Items> struct flat { using type = Out; };
+template <class... Out, class... Inner, class... Rest>
+struct flat<item_list<Out...>, Recompute<Inner...>, Rest...>
     : flat<item_list<Out..., recompute_begins, Inner..., recompute_ends>, Rest...> {};
-template <class... Out, class First, class... Rest> struct flat<item_list<Out...>, First, Rest...>
-    : flat<item_list<Out..., First>, Rest...> {};
+template <class... Out, class First, class... Rest>
+struct flat<item_list<Out...>, First, Rest...> : flat<item_list<Out..., First>, Rest...> {};
 template <class... Items> using flat_items = typename flat<item_list<>, Items...>::type;
 
 template <int Index, class First, class... Rest> struct nth : nth<Index - 1, Rest...> {};
 template <class First, class... Rest> struct nth<0, First, Rest...> { using type = First; };
 
 template <int Index, class Values> struct value_at;
-template <int Index, class... V> struct value_at<Index, values<V...>> : nth<Index, V...> {};
+template <int Index, class... Values> struct value_at<Index, values<Values...>> : nth<Index, Values...> {};
 
 /// Phases of a list of phases and marks.
-template <class Out, class List> struct without_marks {
-  using type = Out;
-};
-template <class... Ph, class First, class... Rest> struct without_marks<phase_list<Ph...>, item_list<First, Rest...>>
-    : without_marks<std::conditional_t<is_mark<First>, phase_list<Ph...>, phase_list<Ph..., First>>, item_list<Rest...>> {};
+template <class Out, class List> struct without_marks { using type = Out; };
+template <class... Ph, class First, class... Rest>
+struct without_marks<phase_list<Ph...>, item_list<First, Rest...>>
+    : without_marks<std::conditional_t<is_mark<First>, phase_list<Ph...>, phase_list<Ph..., First>>,
+                    item_list<Rest...>> {};
 
 template <int Index, class Phases> struct phase_at;
 template <int Index, class... Ph> struct phase_at<Index, phase_list<Ph...>> : nth<Index, Ph...> {};
@@ -62,40 +61,40 @@ template <class Ph> struct has_named_members {
   static constexpr bool backward_weight = !requires { &both::backward_weight; };
 };
 
-template <class Item> concept phase_like = requires {
+template <class Item>
+concept phase_like = requires {
   { Item::kind } -> std::convertible_to<phase_kind>;
   { Item::has_weights } -> std::convertible_to<bool>;
   typename Item::reads;
   typename Item::writes;
-} && !std::is_final_v<Item>;
+}
+&&!std::is_final_v<Item>;
 
-template <class V> concept value_like =
-    requires { sizeof(V); } && (std::derived_from<V, value> || std::derived_from<V, metadata>);
+template <class Value>
+concept value_like = requires {
+  sizeof(Value);
+}
+&&(std::derived_from<Value, value> || std::derived_from<Value, metadata>);
 /// Metadata says what it holds.
-template <class V> concept holds_something =
-    !value_like<V> || !std::derived_from<V, metadata> ||
-    (requires { typename V::type; } && std::default_initializable<typename V::type> && std::movable<typename V::type>);
+template <class Value>
+concept holds_something = !value_like<Value> || !std::derived_from<Value, metadata> || (requires {
+  typename Value::type;
+} && std::default_initializable<typename Value::type> && std::movable<typename Value::type>);
 
 template <class List> inline constexpr bool is_values = false;
-template <class... V> inline constexpr bool is_values<values<V...>> = true;
+template <class... Values> inline constexpr bool is_values<values<Values...>> = true;
 
 /// The lists of a phase: what it reads, writes, saves, and hands on under another name.
-template <class Ph, int Which> struct list_of {
-  using type = values<>;
-};
-template <class Ph> struct list_of<Ph, 0> {
-  using type = typename Ph::reads;
-};
-template <class Ph> struct list_of<Ph, 1> {
-  using type = typename Ph::writes;
-};
+template <class Ph, int Which> struct list_of { using type = values<>; };
+template <class Ph> struct list_of<Ph, 0> { using type = typename Ph::reads; };
+template <class Ph> struct list_of<Ph, 1> { using type = typename Ph::writes; };
 template <class Ph>
-  requires requires { typename Ph::saves; }
+requires requires { typename Ph::saves; }
 struct list_of<Ph, 2> {
   using type = typename Ph::saves;
 };
 template <class Ph>
-  requires requires { typename Ph::aliases; }
+requires requires { typename Ph::aliases; }
 struct list_of<Ph, 3> {
   using type = typename Ph::aliases;
 };
@@ -112,22 +111,27 @@ constexpr int first_false(bool const* right, int count) {
     if (!right[i]) return i;
   return -1;
 }
-template <class... V> constexpr item_finding check_list(values<V...>, int list) {
-  bool const named[] = {value_like<V>..., true}, full[] = {holds_something<V>..., true};
-  if (int const at = first_false(named, sizeof...(V)); at >= 0) return {fault::not_a_value, list, at};
-  if (int const at = first_false(full, sizeof...(V)); at >= 0) return {fault::metadata_without_type, list, at};
+template <class... Values> constexpr item_finding check_list(values<Values...>, int list) {
+  bool const named[] = {value_like<Values>..., true}, full[] = {holds_something<Values>..., true};
+  if (int const at = first_false(named, sizeof...(Values)); at >= 0) return {fault::not_a_value, list, at};
+  if (int const at = first_false(full, sizeof...(Values)); at >= 0)
+    return {fault::metadata_without_type, list, at};
   return {};
 }
 template <class One, class... All> inline constexpr bool is_one_of = (std::same_as<One, All> || ...);
-template <class... S, class... R, class... W> constexpr int find_unlisted(values<S...>, values<R...>, values<W...>) {
-  bool const listed[] = {is_one_of<S, R..., W...>..., true};
-  return first_false(listed, sizeof...(S));
+template <class... Saved, class... Read, class... Written>
+constexpr int find_unlisted(values<Saved...>, values<Read...>, values<Written...>) {
+  bool const listed[] = {is_one_of<Saved, Read..., Written...>..., true};
+  return first_false(listed, sizeof...(Saved));
 }
 /// Aliases come in pairs of tensors: what is read, and what it is written as. The place of the first that is none, or -1.
-template <class... A, class... R, class... W> constexpr int find_misaliased(values<A...>, values<R...>, values<W...>) {
-  int const count = sizeof...(A);
-  bool const read[] = {is_one_of<A, R...>..., true}, written[] = {is_one_of<A, W...>..., true};
-  bool const plain[] = {(std::derived_from<A, value> && !std::derived_from<A, objective>)..., true};
+template <class... Aliased, class... Read, class... Written>
+constexpr int find_misaliased(values<Aliased...>, values<Read...>, values<Written...>) {
+  int const count = sizeof...(Aliased);
+  bool const read[] = {is_one_of<Aliased, Read...>..., true},
+             written[] = {is_one_of<Aliased, Written...>..., true};
+  bool const plain[] = {(std::derived_from<Aliased, value> && !std::derived_from<Aliased, objective>)...,
+                        true};
   for (int i = 0; i < count; ++i)
     if (!plain[i] || !(i % 2 == 0 ? read : written)[i]) return i;
   return count % 2 == 0 ? -1 : count - 1;
@@ -138,11 +142,13 @@ constexpr item_finding check_phase(Reads reads, Writes writes, Saves saves, Alia
   bool const lists[] = {is_values<Reads>, is_values<Writes>, is_values<Saves>, is_values<Aliases>};
   if (int const list = first_false(lists, 4); list >= 0) return {fault::not_a_value, list};
   if constexpr (is_values<Reads> && is_values<Writes> && is_values<Saves> && is_values<Aliases>) {
-    item_finding const found[] = {check_list(reads, 0), check_list(writes, 1), check_list(saves, 2), check_list(aliases, 3)};
+    item_finding const found[] = {check_list(reads, 0), check_list(writes, 1), check_list(saves, 2),
+                                  check_list(aliases, 3)};
     for (item_finding const& one : found)
       if (one.what != fault::none) return one;
     if (int const at = find_unlisted(saves, reads, writes); at >= 0) return {fault::saves_unlisted, 2, at};
-    if (int const at = find_misaliased(aliases, reads, writes); at >= 0) return {fault::aliased_wrongly, 3, at};
+    if (int const at = find_misaliased(aliases, reads, writes); at >= 0)
+      return {fault::aliased_wrongly, 3, at};
   }
   return {};
 }
@@ -183,14 +189,16 @@ template <class... Items> struct items_check<item_list<Items...>> {
 
 // From here on only what a failed check needs.
 
-template <class Item, int List, int At> struct culprit_of : value_at<At, typename list_of<Item, List>::type> {};
+template <class Item, int List, int At>
+struct culprit_of : value_at<At, typename list_of<Item, List>::type> {};
 template <class Item, int List> struct culprit_of<Item, List, -1> : list_of<Item, List> {};
 template <int Index, class List> struct item_at;
 template <int Index, class... Items> struct item_at<Index, item_list<Items...>> : nth<Index, Items...> {};
 template <class Check, class List> using faulty_item = typename item_at<Check::item, List>::type;
 template <class Check, class List>
-using faulty_value = error::the_value<typename culprit_of<faulty_item<Check, List>, Check::all[Check::item].list,
-                                                          Check::all[Check::item].at>::type>;
+using faulty_value =
+    error::the_value<typename culprit_of<faulty_item<Check, List>, Check::all[Check::item].list,
+                                         Check::all[Check::item].at>::type>;
 
 /// Stops the compiler at a block whose items are unsound.
 template <fault What, class Check, class List> struct items_verdict {};

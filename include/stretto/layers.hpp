@@ -14,9 +14,10 @@ namespace detail {
 
 /// Owns an object whose type its maker knows.
 class owned {
- public:
+public:
   owned() = default;
-  template <class Type> explicit owned(Type* what) : what_(what), drop_([](void* it) { delete static_cast<Type*>(it); }) {}
+  template <class Type>
+  explicit owned(Type* what) : what_(what), drop_([](void* it) { delete static_cast<Type*>(it); }) {}
   owned(owned&& other) noexcept : what_(std::exchange(other.what_, nullptr)), drop_(other.drop_) {}
   owned& operator=(owned&& other) noexcept {
     std::swap(what_, other.what_);
@@ -28,39 +29,39 @@ class owned {
   }
   void* get() const { return what_; }
 
- private:
+private:
   void* what_ = nullptr;
   void (*drop_)(void*) = nullptr;
 };
 
-}  // namespace detail
+} // namespace detail
 
 /// The layers that one rank owns, of any mix of the model's block types, in the order in which a forward runs them.
 /// Which layers there are is run-time data; only the block types are compiled. Layers keep their addresses.
 template <model_type Model> class layer_list {
-  template <int K> using layer_of_type = layer<typename Model::template block<K>>;
-  template <class B, int K = 0> static constexpr int number_of() {
-    if constexpr (K == Model::count)
+  template <int Type> using layer_of_type = layer<typename Model::template block<Type>>;
+  template <class Block, int Type = 0> static constexpr int number_of() {
+    if constexpr (Type == Model::count)
       return -1;
-    else if constexpr (std::same_as<B, typename Model::template block<K>>)
-      return K;
+    else if constexpr (std::same_as<Block, typename Model::template block<Type>>)
+      return Type;
     else
-      return number_of<B, K + 1>();
+      return number_of<Block, Type + 1>();
   }
 
- public:
+public:
   /// A layer: its block type, and its number among the layers of that type.
   struct reference {
     int type;
     int index;
   };
 
-  /// Appends a layer of block type `B` to the last chunk.
-  template <class B> layer<B>& add(layer<B> next) {
-    constexpr int k = number_of<B>();
+  /// Appends a layer of type `Block` to the last chunk.
+  template <class Block> layer<Block>& add(layer<Block> next) {
+    constexpr int k = number_of<Block>();
     static_assert(k >= 0, STRETTO_E38);
     if constexpr (k >= 0) {
-      auto* const added = new layer<B>(std::move(next));
+      auto* const added = new layer<Block>(std::move(next));
       owners_.push_back(detail::owned(added));
       order_.push_back({k, count_[k]++});
       return *added;
@@ -79,21 +80,23 @@ template <model_type Model> class layer_list {
   /// How many layers of block type number `type` there are.
   int count(int type) const { return count_[type]; }
   /// Layer `i`, as one of the block type that it has.
-  template <int K> layer_of_type<K>& at(int i) { return *static_cast<layer_of_type<K>*>(address(i)); }
+  template <int Type> layer_of_type<Type>& at(int i) {
+    return *static_cast<layer_of_type<Type>*>(address(i));
+  }
   void* address(int i) { return owners_[i].get(); }
 
   /// Calls `f(layer, number)` with every layer, in order; `number` is its place in the list.
-  template <class F> void for_each(F&& f) {
+  template <class Act> void for_each(Act&& f) {
     for (int i = 0; i < size(); ++i) visit(i, f);
   }
 
- private:
-  template <class F, int K = 0> void visit(int i, F& f) {
-    if constexpr (K < Model::count) {
-      if (order_[i].type == K)
-        f(at<K>(i), i);
+private:
+  template <class Act, int Type = 0> void visit(int i, Act& f) {
+    if constexpr (Type < Model::count) {
+      if (order_[i].type == Type)
+        f(at<Type>(i), i);
       else
-        visit<F, K + 1>(i, f);
+        visit<Act, Type + 1>(i, f);
     }
   }
 
@@ -103,5 +106,5 @@ template <model_type Model> class layer_list {
   int count_[detail::extent(Model::count)] = {};
 };
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

@@ -91,5 +91,5 @@ constexpr char const* name_of(lane on) {
   return names[static_cast<int>(on)];
 }
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

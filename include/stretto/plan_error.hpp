@@ -63,9 +63,10 @@ STRETTO_COLD inline words explain(plan_facts const& facts, plan_diagnosis const&
   if (wrong.at >= 0) place << ", step " << wrong.at;
   if (wrong.other >= 0) place << ", rank " << wrong.other << " at the other end";
   if (wrong.pass != plan_pass::none)
-    place << ", " << name_of(wrong.pass) << " of stage " << wrong.stage << ", microbatch " << wrong.microbatch;
-  subject << facts.name << " with " << facts.ranks << (facts.ranks == 1 ? " rank, " : " ranks, ") << facts.microbatches
-          << (facts.microbatches == 1 ? " microbatch" : " microbatches");
+    place << ", " << name_of(wrong.pass) << " of stage " << wrong.stage << ", microbatch "
+          << wrong.microbatch;
+  subject << facts.name << " with " << facts.ranks << (facts.ranks == 1 ? " rank, " : " ranks, ")
+          << facts.microbatches << (facts.microbatches == 1 ? " microbatch" : " microbatches");
   if (facts.chunks != 1) subject << ", " << facts.chunks << " chunks a rank";
   return sentence_of(wrong.what, subject, place);
 }

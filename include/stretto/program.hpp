@@ -16,15 +16,15 @@ using cell_set = unsigned long long;
 /// they order those ops, so that one event stands for all of them.
 namespace cells {
 // Where each kind begins; it ends where the next one begins.
-inline constexpr int first_chain_value = 0;                                ///< what the layer before hands over
-inline constexpr int first_chain_gradient = first_chain_value + max_carried;  ///< what this layer hands back
+inline constexpr int first_chain_value = 0; ///< what the layer before hands over
+inline constexpr int first_chain_gradient = first_chain_value + max_carried; ///< what this layer hands back
 inline constexpr int first_root = first_chain_gradient + max_carried;
 inline constexpr int first_leaf_gradient = first_root + max_values;
 inline constexpr int first_boundary = first_leaf_gradient + max_reads;
-inline constexpr int first_context = first_boundary + 2;           ///< what forward keeps for backward, by node
-inline constexpr int first_pending = first_context + max_phases;   ///< what I keeps for W, by node
-inline constexpr int count = first_pending + max_phases;           ///< cells of a group
-inline constexpr int parameter_gradients = count;  ///< in diagnoses only: the gradients that an op adds to
+inline constexpr int first_context = first_boundary + 2; ///< what forward keeps for backward, by node
+inline constexpr int first_pending = first_context + max_phases; ///< what I keeps for W, by node
+inline constexpr int count = first_pending + max_phases; ///< cells of a group
+inline constexpr int parameter_gradients = count; ///< in diagnoses only: the gradients that an op adds to
 static_assert(first_chain_value == 0 && count <= 64, "a group fits into a cell_set");
 
 constexpr bool is_chain_value(int cell) { return cell < first_chain_gradient; }
@@ -39,12 +39,12 @@ constexpr cell_set chain_value(int chain) { return one(first_chain_value + chain
 constexpr cell_set chain_gradient(int chain) { return one(first_chain_gradient + chain); }
 constexpr cell_set root(int value) { return one(first_root + value); }
 constexpr cell_set leaf_gradient(int leaf) { return one(first_leaf_gradient + leaf); }
-inline constexpr cell_set chain_values = one(first_chain_gradient) - 1;  ///< all of them
+inline constexpr cell_set chain_values = one(first_chain_gradient) - 1; ///< all of them
 inline constexpr cell_set boundary_forward = one(first_boundary);
 inline constexpr cell_set boundary_backward = one(first_boundary + 1);
 constexpr cell_set context(int node) { return one(first_context + node); }
 constexpr cell_set pending(int node) { return one(first_pending + node); }
-}  // namespace cells
+} // namespace cells
 
 /// The cells that an op touches: in the group of its own layer, and in that of the layer behind it. Cleared cells are
 /// given back by the op: nothing may read them until they are written again. A carried chain value is passed on as it is:
@@ -56,10 +56,11 @@ struct cell_access {
   /// Roots that are names which the op gives to storage that it reads: nothing goes back under them. Chain values that it
   /// reads under such a name alone.
   cell_set aliases = 0;
-  bool accumulates = false;  ///< adds to the parameter gradients of its node: order matters, microbatches ascend
-  bool keeps_lane = false;   ///< backward touches handles that forward left on its lane: both take one lane
-  unsigned char takes[max_limited] = {};  ///< of what a model limits, so many from forward to backward,
-  short in_flight[max_limited] = {};      ///< where so many may be taken at once, by all layers; 0: any number
+  /// Adds to the parameter gradients of its node: order matters, microbatches ascend.
+  bool accumulates = false;
+  bool keeps_lane = false; ///< backward touches handles that forward left on its lane: both take one lane
+  unsigned char takes[max_limited] = {}; ///< of what a model limits, so many from forward to backward,
+  short in_flight[max_limited] = {}; ///< where so many may be taken at once, by all layers; 0: any number
 };
 
 /// One row of the table. `wait[l]` is the latest op on lane `l` that must have run before this one (-1: none): lanes are
@@ -68,15 +69,15 @@ struct cell_access {
 struct op {
   pass what = pass::forward;
   lane on = lane::compute;
-  unsigned char block = 0;  ///< block type
+  unsigned char block = 0; ///< block type
   unsigned char node = 0;
-  unsigned char part = 0;  ///< of a microbatch that runs in parts; 0 is the whole
+  unsigned char part = 0; ///< of a microbatch that runs in parts; 0 is the whole
   short chunk = 0;
   int layer = 0;
   int slot = 0;
-  short peer = -1;  ///< the rank at the other end of a message; `what` tells an activation from a gradient
+  short peer = -1; ///< the rank at the other end of a message; `what` tells an activation from a gradient
   int microbatch = 0;
-  int group = 0, next_group = 0;  ///< groups of cells of this layer, and of the layer behind
+  int group = 0, next_group = 0; ///< groups of cells of this layer, and of the layer behind
   cell_access touches{};
   int wait[lane_count] = {-1, -1, -1, -1, -1, -1, -1, -1};
 
@@ -101,5 +102,5 @@ template <int Rows> struct program {
   constexpr op const* end() const { return ops + Rows; }
 };
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

@@ -21,7 +21,8 @@ struct finding {
 
 /// A phase with weights whose backward is written by hand must be written in halves if anything runs the halves, and if
 /// it has one of them.
-template <class... Ph> constexpr diagnosis check_halves(block_facts const& f, int block, bool splits, phase_list<Ph...>) {
+template <class... Ph>
+constexpr diagnosis check_halves(block_facts const& f, int block, bool splits, phase_list<Ph...>) {
   bool const whole[] = {has_named_members<Ph>::backward..., true};
   for (int p = 0; p < f.phases; ++p)
     if (f.has_weights[p] && f.has_explicit_backward[p] && !f.has_backward_weight[p] && (splits || !whole[p]))
@@ -41,46 +42,54 @@ constexpr void keep_first(finding& first, diagnosis const& d, form in, body_bloc
   if (!first.d && d) first = {d, in, blocks};
 }
 
-template <class S, int K> constexpr void prove_block(finding& first) {
-  using block = typename S::model::template block<K>;
+template <class Schedule, int Type> constexpr void prove_block(finding& first) {
+  using block = typename Schedule::model::template block<Type>;
   block_facts const& f = dataflow_of<block>::value;
-  bool const splits = S::splits || S::rank_plan::splits;
-  keep_first(first, check_block(f, K), form::forward, {K, -1});
+  bool const splits = Schedule::splits || Schedule::rank_plan::splits;
+  keep_first(first, check_block(f, Type), form::forward, {Type, -1});
   if (first.d.what == fault::too_large) return;
-  keep_first(first, check_nodes(f, K), form::backward, {-1, K});
-  keep_first(first, check_halves(f, K, splits, typename block::phases{}), form::backward_input, {-1, K});
+  keep_first(first, check_nodes(f, Type), form::backward, {-1, Type});
+  keep_first(first, check_halves(f, Type, splits, typename block::phases{}), form::backward_input,
+             {-1, Type});
 }
 
-template <class S, int K> constexpr void prove_lone_bodies(finding& first) {
-  keep_first(first, draft_of<S, form::forward, K, -1>::value.problem, form::forward, {K, -1});
-  keep_first(first, draft_of<S, form::backward, -1, K>::value.problem, form::backward, {-1, K});
-  if constexpr (S::rank_plan::splits) {
-    keep_first(first, draft_of<S, form::backward_input, -1, K>::value.problem, form::backward_input, {-1, K});
-    keep_first(first, draft_of<S, form::backward_weight, -1, K>::value.problem, form::backward_weight, {-1, K});
+template <class Schedule, int Type> constexpr void prove_lone_bodies(finding& first) {
+  keep_first(first, draft_of<Schedule, form::forward, Type, -1>::value.problem, form::forward, {Type, -1});
+  keep_first(first, draft_of<Schedule, form::backward, -1, Type>::value.problem, form::backward, {-1, Type});
+  if constexpr (Schedule::rank_plan::splits) {
+    keep_first(first, draft_of<Schedule, form::backward_input, -1, Type>::value.problem, form::backward_input,
+               {-1, Type});
+    keep_first(first, draft_of<Schedule, form::backward_weight, -1, Type>::value.problem,
+               form::backward_weight, {-1, Type});
   }
 }
 
-template <class S, int Pair> constexpr void prove_pair_body(finding& first) {
-  constexpr int f = Pair / S::model::count, b = Pair % S::model::count;
-  if constexpr (meets_in_pairs<typename S::model, f>() && meets_in_pairs<typename S::model, b>())
-    keep_first(first, draft_of<S, form::forward_backward, f, b>::value.problem, form::forward_backward, {f, b});
+template <class Schedule, int Pair> constexpr void prove_pair_body(finding& first) {
+  constexpr int f = Pair / Schedule::model::count, b = Pair % Schedule::model::count;
+  if constexpr (meets_in_pairs<typename Schedule::model, f>() &&
+                meets_in_pairs<typename Schedule::model, b>())
+    keep_first(first, draft_of<Schedule, form::forward_backward, f, b>::value.problem, form::forward_backward,
+               {f, b});
 }
 
-template <class S, int... K> constexpr finding find_in_model(std::integer_sequence<int, K...>) {
+template <class Schedule, int... Types>
+constexpr finding find_in_model(std::integer_sequence<int, Types...>) {
   finding first;
-  (prove_block<S, K>(first), ...);
-  diagnosis const chain = check_chain(chain_of<typename S::model>::value);
+  (prove_block<Schedule, Types>(first), ...);
+  diagnosis const chain = check_chain(chain_of<typename Schedule::model>::value);
   keep_first(first, chain, form::forward, {chain.block, -1});
   return first;
 }
-template <class S, int... K> constexpr finding find_in_lone_bodies(std::integer_sequence<int, K...>) {
+template <class Schedule, int... Types>
+constexpr finding find_in_lone_bodies(std::integer_sequence<int, Types...>) {
   finding first;
-  (prove_lone_bodies<S, K>(first), ...);
+  (prove_lone_bodies<Schedule, Types>(first), ...);
   return first;
 }
-template <class S, int... Pair> constexpr finding find_in_pair_bodies(std::integer_sequence<int, Pair...>) {
+template <class Schedule, int... Pair>
+constexpr finding find_in_pair_bodies(std::integer_sequence<int, Pair...>) {
   finding first;
-  (prove_pair_body<S, Pair>(first), ...);
+  (prove_pair_body<Schedule, Pair>(first), ...);
   return first;
 }
 
@@ -97,44 +106,45 @@ constexpr diagnosis check_lanes(draft const& forward, draft const& backward, int
     }
   return {};
 }
-template <class S, int K> constexpr void prove_lanes(finding& first) {
-  draft const& forward = draft_of<S, form::forward, K, -1>::value;
-  draft const& backward = draft_of<S, form::backward, -1, K>::value;
+template <class Schedule, int Type> constexpr void prove_lanes(finding& first) {
+  draft const& forward = draft_of<Schedule, form::forward, Type, -1>::value;
+  draft const& backward = draft_of<Schedule, form::backward, -1, Type>::value;
   // Without pairs the lone ones again: under the undefined-behaviour sanitizer g++ 12 does not compare these addresses with null.
   draft const *f_pair = &forward, *b_pair = &backward;
-  if constexpr (S::rank_plan::pairs && meets_in_pairs<typename S::model, K>())
-    f_pair = b_pair = &draft_of<S, form::forward_backward, K, K>::value;
+  if constexpr (Schedule::rank_plan::pairs && meets_in_pairs<typename Schedule::model, Type>())
+    f_pair = b_pair = &draft_of<Schedule, form::forward_backward, Type, Type>::value;
   for (draft const* f : {&forward, f_pair})
-    for (draft const* b : {&backward, b_pair}) keep_first(first, check_lanes(*f, *b, K), form::backward, {-1, K});
+    for (draft const* b : {&backward, b_pair})
+      keep_first(first, check_lanes(*f, *b, Type), form::backward, {-1, Type});
 }
-template <class S, int... K> constexpr finding find_left_lane(std::integer_sequence<int, K...>) {
+template <class Schedule, int... Types>
+constexpr finding find_left_lane(std::integer_sequence<int, Types...>) {
   finding first;
-  (prove_lanes<S, K>(first), ...);
+  (prove_lanes<Schedule, Types>(first), ...);
   return first;
 }
 
 /// Bodies make sense only over blocks that are sound, so the model comes first.
-template <class S> constexpr finding find_fault() {
-  constexpr int n = S::model::count;
-  constexpr finding in_model = find_in_model<S>(std::make_integer_sequence<int, n>{});
-  if constexpr (!S::fits) {
+template <class Schedule> constexpr finding find_fault() {
+  constexpr int n = Schedule::model::count;
+  constexpr finding in_model = find_in_model<Schedule>(std::make_integer_sequence<int, n>{});
+  if constexpr (!Schedule::fits) {
     return finding{{fault::not_a_policy}};
   } else if constexpr (in_model.d.what != fault::none) {
     return in_model;
   } else {
     finding found;
     // The pair shows a policy's mistakes best; a pipeline without pairs never runs it.
-    if constexpr (S::rank_plan::pairs) found = find_in_pair_bodies<S>(std::make_integer_sequence<int, n * n>{});
-    if (!found.d) found = find_in_lone_bodies<S>(std::make_integer_sequence<int, n>{});
-    if (!found.d) found = find_left_lane<S>(std::make_integer_sequence<int, n>{});
+    if constexpr (Schedule::rank_plan::pairs)
+      found = find_in_pair_bodies<Schedule>(std::make_integer_sequence<int, n * n>{});
+    if (!found.d) found = find_in_lone_bodies<Schedule>(std::make_integer_sequence<int, n>{});
+    if (!found.d) found = find_left_lane<Schedule>(std::make_integer_sequence<int, n>{});
     return found;
   }
 }
 
-template <class S> struct fault_in {
-  static constexpr finding value = find_fault<S>();
-};
+template <class Schedule> struct fault_in { static constexpr finding value = find_fault<Schedule>(); };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stretto
+} // namespace detail
+} // namespace v0
+} // namespace stretto

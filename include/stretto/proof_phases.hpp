@@ -35,9 +35,10 @@ template <int Most> struct phase_numbers {
 };
 template <class... Ph> constexpr int size_of(phase_list<Ph...>) { return sizeof...(Ph); }
 
-template <class Model, member What, int... K> constexpr auto find_phases(std::integer_sequence<int, K...>) {
-  phase_numbers<(0 + ... + size_of(typename Model::template block<K>::phases{}))> found;
-  (found.add(What, K, typename Model::template block<K>::phases{}), ...);
+template <class Model, member What, int... Types>
+constexpr auto find_phases(std::integer_sequence<int, Types...>) {
+  phase_numbers<(0 + ... + size_of(typename Model::template block<Types>::phases{}))> found;
+  (found.add(What, Types, typename Model::template block<Types>::phases{}), ...);
   return found;
 }
 template <class Model, member What> struct phases_with {
@@ -68,19 +69,21 @@ template <class Model, class Tensors, int... Index> auto use_backward(std::integ
    ...);
   return 0;
 }
-template <class Model, class Tensors, int... Index> auto use_backward_input(std::integer_sequence<int, Index...>) {
+template <class Model, class Tensors, int... Index>
+auto use_backward_input(std::integer_sequence<int, Index...>) {
   (some<typename phase_with<Model, member::backward_input, Index>::type>().backward_input(
        some<typename phase_with<Model, member::backward_input, Index>::template view<Tensors>>()),
    ...);
   return 0;
 }
-template <class Model, class Tensors, int... Index> auto use_backward_weight(std::integer_sequence<int, Index...>) {
+template <class Model, class Tensors, int... Index>
+auto use_backward_weight(std::integer_sequence<int, Index...>) {
   (some<typename phase_with<Model, member::backward_weight, Index>::type>().backward_weight(
        some<typename phase_with<Model, member::backward_weight, Index>::template view<Tensors>>()),
    ...);
   return 0;
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stretto
+} // namespace detail
+} // namespace v0
+} // namespace stretto

@@ -4,7 +4,8 @@
 /// (stable, never reused), what is wrong, and behind the semicolon how to mend it. Compile-time errors, run-time exceptions
 /// and the documentation all take their sentences from here; at run time the facts are put before the semicolon. They are
 /// macros because a static_assert takes nothing but a literal before C++26.
-// clang-format off: one look for all of them.
+// One look for all of them.
+// clang-format off
 #define STRETTO_E01 \
   "stretto[E01]: an op reads a value that no earlier op writes; order the op that writes it before the op " \
   "that reads it"

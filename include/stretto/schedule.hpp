@@ -26,14 +26,11 @@ template <class Policy> constexpr int kind_of_policy() {
     return 3;
 }
 
-template <int Kind, class Default, class... Policies> struct policy_of_kind {
-  using type = Default;
-};
+template <int Kind, class Default, class... Policies> struct policy_of_kind { using type = Default; };
 template <int Kind, class Default, class First, class... Rest>
 struct policy_of_kind<Kind, Default, First, Rest...> : policy_of_kind<Kind, Default, Rest...> {};
 template <int Kind, class Default, class First, class... Rest>
-  requires(kind_of_policy<First>() == Kind)
-struct policy_of_kind<Kind, Default, First, Rest...> {
+requires(kind_of_policy<First>() == Kind) struct policy_of_kind<Kind, Default, First, Rest...> {
   using type = First;
 };
 
@@ -45,14 +42,14 @@ template <int Kind, class... Policies> constexpr int count_of_kind() {
 template <class Policy>
 using default_pipeline = std::conditional_t<std::same_as<Policy, Serial>, SerialPipeline, OneFOneBOverlapped>;
 
-}  // namespace detail
+} // namespace detail
 
 /// `BlockOrModel` is one block type or `Blocks<...>`; `Policies` are one layer policy, optionally `SplitDW`, optionally a
 /// pipeline (default: `SerialPipeline` for `Serial`, else 1F1B with the extra warm-up microbatch).
 /// Derive a struct from it (`struct Step : Schedule<...> {};`) to keep symbol names short.
 template <class BlockOrModel, class... Policies> struct Schedule {
   using model = std::conditional_t<model_type<BlockOrModel>, BlockOrModel, Blocks<BlockOrModel>>;
-  static_assert(sizeof(model));  // here, where the way to what the user wrote is short
+  static_assert(sizeof(model)); // here, where the way to what the user wrote is short
   // Where none is given, another one stands in, so that the broken rule is all that the compiler says.
   using policy = typename detail::policy_of_kind<1, Serial, Policies...>::type;
   using rank_plan = typename detail::policy_of_kind<2, detail::default_pipeline<policy>, Policies...>::type;
@@ -64,39 +61,41 @@ template <class BlockOrModel, class... Policies> struct Schedule {
   using policies = error::the_policies<Policies...>;
 
   /// The table of one body. A derived schedule may replace it, which is how tests break a program on purpose.
-  template <form F, int Forward, int Backward> static constexpr detail::draft make_body() {
+  template <form Form, int Forward, int Backward> static constexpr detail::draft make_body() {
     constexpr chain_facts const& chain = chain_of<model>::value;
-    return detail::body_maker(facts<Forward>(), facts<Backward>(), chain, {Forward, Backward}, F, splits)
-        .make(detail::order_of<policy>(F));
+    return detail::body_maker(facts<Forward>(), facts<Backward>(), chain, {Forward, Backward}, Form, splits)
+        .make(detail::order_of<policy>(Form));
   }
 
- private:
-  template <int K> static constexpr block_facts const* facts() {
-    if constexpr (K < 0)
+private:
+  template <int Type> static constexpr block_facts const* facts() {
+    if constexpr (Type < 0)
       return nullptr;
     else
-      return &dataflow_of<typename model::template block<K>>::value;
+      return &dataflow_of<typename model::template block<Type>>::value;
   }
 };
 
-/// The table of one body of schedule `S`, with what the proof found.
-template <class S, form F, int Forward, int Backward> struct draft_of {
-  static constexpr detail::draft value = detail::checked(S::template make_body<F, Forward, Backward>());
+/// The table of one body of `Schedule`, with what the proof found.
+template <class Schedule, form Form, int Forward, int Backward> struct draft_of {
+  static constexpr detail::draft value =
+      detail::checked(Schedule::template make_body<Form, Forward, Backward>());
 };
 
 /// The program of one body: exactly its rows.
-template <class S, form F, int Forward, int Backward> struct body_of {
-  static constexpr int size = draft_of<S, F, Forward, Backward>::value.count;
+template <class Schedule, form Form, int Forward, int Backward> struct body_of {
+  static constexpr int size = draft_of<Schedule, Form, Forward, Backward>::value.count;
   static constexpr program<size> value = [] {
     program<size> p;
-    for (int i = 0; i < size; ++i) p.ops[i] = draft_of<S, F, Forward, Backward>::value.ops[i];
+    for (int i = 0; i < size; ++i) p.ops[i] = draft_of<Schedule, Form, Forward, Backward>::value.ops[i];
     return p;
   }();
 };
 
 /// The program of an overlapped pair: a forward layer of one block type beside a backward layer of another.
-template <class S, int Forward = 0, int Backward = Forward>
-inline constexpr auto const& pair_program = body_of<S, form::forward_backward, Forward, Backward>::value;
+template <class Schedule, int Forward = 0, int Backward = Forward>
+inline constexpr auto const& pair_program =
+    body_of<Schedule, form::forward_backward, Forward, Backward>::value;
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

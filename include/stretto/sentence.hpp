@@ -15,7 +15,7 @@ namespace detail {
 
 /// A text that is written from front to end, in code that takes compilers less time than that of a `std::string`.
 class words {
- public:
+public:
   STRETTO_COLD words& operator<<(text piece) {
     for (int at = 0; at < piece.size; ++at) letters_.push_back(piece.begin[at]);
     return *this;
@@ -27,7 +27,8 @@ class words {
   STRETTO_COLD words& operator<<(long number) {
     char digits[24] = {};
     char* first = digits + 23;
-    unsigned long left = number < 0 ? 0UL - static_cast<unsigned long>(number) : static_cast<unsigned long>(number);
+    unsigned long left =
+        number < 0 ? 0UL - static_cast<unsigned long>(number) : static_cast<unsigned long>(number);
     do *--first = static_cast<char>('0' + left % 10);
     while ((left /= 10) != 0);
     if (number < 0) *--first = '-';
@@ -44,17 +45,18 @@ class words {
     throw std::invalid_argument(letters_.data());
   }
 
- private:
+private:
   sequence<char> letters_;
 };
 
-}  // namespace detail
+} // namespace detail
 
 /// What an exception says of a broken rule: the sentence of the rule with its subject in front and the facts before the
 /// remedy.
-STRETTO_COLD inline detail::words sentence_of(fault what, detail::words const& subject, detail::words const& facts) {
+STRETTO_COLD inline detail::words sentence_of(fault what, detail::words const& subject,
+                                              detail::words const& facts) {
   detail::text all{rule_of(what).sentence, 0};
-  int begin = 0, remedy = 0;  // behind "stretto[E01]: ", and from the semicolon on
+  int begin = 0, remedy = 0; // behind "stretto[E01]: ", and from the semicolon on
   for (; all.begin[all.size] != '\0'; ++all.size) {
     if (begin == 0 && all.begin[all.size] == ':') begin = all.size + 2;
     if (remedy == 0 && all.begin[all.size] == ';') remedy = all.size;
@@ -66,5 +68,5 @@ STRETTO_COLD inline detail::words sentence_of(fault what, detail::words const& s
               << detail::text{all.begin + remedy, all.size - remedy};
 }
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

@@ -14,7 +14,7 @@ inline namespace v0 {
 
 /// The layers of one rank as block types only, for programs that are looked at and not run.
 class layer_shape {
- public:
+public:
   struct reference {
     int type;
   };
@@ -30,14 +30,15 @@ class layer_shape {
   int first(int chunk) const { return chunk < chunks() ? first_[static_cast<unsigned>(chunk)] : size(); }
   reference operator[](int layer) const { return {types_[static_cast<unsigned>(layer)]}; }
 
- private:
+private:
   std::vector<int> types_, first_;
 };
 
 /// The table of one rank of a proved plan, for layers of the given shape.
-template <class S> flat_table lower_rank(plan const& all, plan_steps const& lists, int rank, layer_shape const& layers) {
+template <class Schedule>
+flat_table lower_rank(plan const& all, plan_steps const& lists, int rank, layer_shape const& layers) {
   chain_layout const layout(all.facts(), rank, layers);
-  return lower<S>(place_steps(all, lists, rank), layers, layout).table;
+  return lower<Schedule>(place_steps(all, lists, rank), layers, layout).table;
 }
 
 /// The stage that produced what message row `o` of `rank` carries: the same number at both ends.
@@ -46,11 +47,11 @@ constexpr int producer_of(plan_facts const& facts, int rank, op const& o) {
   return is_send(o.on) ? stage : o.what == pass::backward ? stage + 1 : stage - 1;
 }
 
-/// The label of row `o` of `rank`, in a table of schedule `S`.
-template <class S> op_label label_of(plan_facts const& facts, int rank, op const& o) {
+/// The label of row `o` of `rank`, in a table of `Schedule`.
+template <class Schedule> op_label label_of(plan_facts const& facts, int rank, op const& o) {
   if (o.is_message()) return {phase_kind::attn, o.what, o.on, producer_of(facts, rank, o), o.microbatch};
-  block_facts const& f =
-      *detail::facts_at<typename S::model>(o.block, std::make_integer_sequence<int, S::model::count>{});
+  block_facts const& f = *detail::facts_at<typename Schedule::model>(
+      o.block, std::make_integer_sequence<int, Schedule::model::count>{});
   return {f.kind[f.first_phase_of(o.node)], o.what, o.on, o.layer, o.microbatch};
 }
 
@@ -62,8 +63,8 @@ struct op_times {
 /// Start and end of every row of every rank. `cost(rank, row)` is the time of an op on its lane; a message arrives
 /// `message` after its send was ready. Sends hold nothing up: they leave when what they carry is there.
 template <class Cost>
-std::vector<std::vector<op_times>> simulate_ops(plan_facts const& facts, std::vector<flat_table> const& ranks, Cost cost,
-                                                double message = 0) {
+std::vector<std::vector<op_times>> simulate_ops(plan_facts const& facts, std::vector<flat_table> const& ranks,
+                                                Cost cost, double message = 0) {
   std::vector<std::vector<op_times>> times(ranks.size());
   std::vector<std::vector<double>> lane_free(ranks.size(), std::vector<double>(lane_count, 0));
   std::vector<unsigned> next(ranks.size(), 0);
@@ -84,7 +85,8 @@ std::vector<std::vector<op_times>> simulate_ops(plan_facts const& facts, std::ve
         if (o.is_message()) {
           int const stage = producer_of(facts, static_cast<int>(r), o);
           traffic const carries = o.what == pass::backward ? traffic::gradient : traffic::activation;
-          double& left = sent[static_cast<unsigned long>(detail::message_cell(facts, carries, stage, o.microbatch))];
+          double& left =
+              sent[static_cast<unsigned long>(detail::message_cell(facts, carries, stage, o.microbatch))];
           if (is_send(o.on))
             left = end;
           else if (left < 0)
@@ -100,9 +102,10 @@ std::vector<std::vector<op_times>> simulate_ops(plan_facts const& facts, std::ve
     }
   }
   for (std::size_t r = 0; r < ranks.size(); ++r)
-    if (next[r] < ranks[r].ops.size()) throw std::logic_error("simulate_ops: a receive has no send; prove the plan first");
+    if (next[r] < ranks[r].ops.size())
+      throw std::logic_error("simulate_ops: a receive has no send; prove the plan first");
   return times;
 }
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

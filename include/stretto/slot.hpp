@@ -27,19 +27,17 @@ template <class Tensor> struct give_back {
   template <class Tensors> void operator()(Tensors& tensors) const {
     if (!keeps_handle)
       *what = Tensor{};
-    else if constexpr (requires { tensors.release(*what); })  // Where it is missing, the backend says so.
+    else if constexpr (requires { tensors.release(*what); }) // Where it is missing, the backend says so.
       tensors.release(*what);
   }
 };
 
-template <class V, bool IsMetadata = std::derived_from<V, metadata>> struct metadata_cell {};
-template <class V> struct metadata_cell<V, true> {
-  typename V::type content{};
-};
+template <class Value, bool IsMetadata = std::derived_from<Value, metadata>> struct metadata_cell {};
+template <class Value> struct metadata_cell<Value, true> { typename Value::type content{}; };
 
 template <class Phase> struct saved_cell {};
 template <class Phase>
-  requires requires { typename Phase::saved; }
+requires requires { typename Phase::saved; }
 struct saved_cell<Phase> {
   typename Phase::saved content{};
 };
@@ -61,27 +59,28 @@ template <class Tensor, int Roots> struct recomputed_roots<Tensor, true, Roots> 
 };
 
 template <class Written> struct metadata_cells;
-template <class... V> struct metadata_cells<values<V...>> : metadata_cell<V>... {};
+template <class... Values> struct metadata_cells<values<Values...>> : metadata_cell<Values>... {};
 
 template <class Phases> struct phase_cells;
 template <class... Ph>
 struct phase_cells<phase_list<Ph...>> : metadata_cells<typename Ph::writes>..., saved_cell<Ph>... {};
 
-}  // namespace detail
+} // namespace detail
 
-/// The state of one layer of block type `K` of `Model` for one microbatch in flight: one flat struct, made once.
-template <class Model, int K, class Tensors>
-struct slot : boundary<typename Tensors::tensor>,
-              detail::recomputed_roots<typename Tensors::tensor,
-                                       dataflow_of<typename Model::template block<K>>::value.any_recomputes(),
-                                       dataflow_of<typename Model::template block<K>>::value.roots>,
-              detail::phase_cells<typename Model::template block<K>::phases> {
+/// The state of one layer of type `Type` of `Model` for one microbatch in flight: one flat struct, made once.
+template <class Model, int Type, class Tensors>
+struct slot
+    : boundary<typename Tensors::tensor>,
+      detail::recomputed_roots<typename Tensors::tensor,
+                               dataflow_of<typename Model::template block<Type>>::value.any_recomputes(),
+                               dataflow_of<typename Model::template block<Type>>::value.roots>,
+      detail::phase_cells<typename Model::template block<Type>::phases> {
   using tensor = typename Tensors::tensor;
-  using facts = dataflow_of<typename Model::template block<K>>;
+  using facts = dataflow_of<typename Model::template block<Type>>;
 
-  tensor root[detail::extent(facts::value.roots)] = {};           ///< what the writer made
-  tensor root_gradient[detail::extent(facts::value.roots)] = {};  ///< the sum over its readers
-  tensor leaf[detail::extent(facts::value.leaves)] = {};          ///< what the reader detached
+  tensor root[detail::extent(facts::value.roots)] = {}; ///< what the writer made
+  tensor root_gradient[detail::extent(facts::value.roots)] = {}; ///< the sum over its readers
+  tensor leaf[detail::extent(facts::value.leaves)] = {}; ///< what the reader detached
   tensor leaf_gradient[detail::extent(facts::value.leaves)] = {};
   typename Tensors::context context[detail::extent(facts::value.nodes)] = {};
 };
@@ -89,65 +88,67 @@ struct slot : boundary<typename Tensors::tensor>,
 /// The view that phase `P` (its number in the block) has of a slot. In a weight pass, metadata and outputs are out of
 /// reach: their storage may be back already, so what W needs of them goes into `saved()`. Where a node runs forward again, it
 /// and its backward see what it writes then.
-template <class Model, int K, int Ph, class Tensors, bool InWeightPass = false, bool Recomputed = false> class io {
-  using slot_type = slot<Model, K, Tensors>;
+template <class Model, int Type, int Ph, class Tensors, bool InWeightPass = false, bool Recomputed = false>
+class io {
+  using slot_type = slot<Model, Type, Tensors>;
   using tensor = typename Tensors::tensor;
-  using facts = dataflow_of<typename Model::template block<K>>;
-  using phase_type = typename detail::phase_at<Ph, typename Model::template block<K>::phases>::type;
+  using facts = dataflow_of<typename Model::template block<Type>>;
+  using phase_type = typename detail::phase_at<Ph, typename Model::template block<Type>::phases>::type;
 
   static constexpr bool keeps_something = requires { typename phase_type::saved; };
-  template <class V> static constexpr bool is_metadata = std::derived_from<V, metadata>;
-  template <class V> static constexpr int leaf_index = facts::value.find_leaf(Ph, detail::id_of<V>());
-  template <class V> static constexpr int root_index = facts::value.find_root_of(Ph, detail::id_of<V>());
-  template <class V> static constexpr bool reads = leaf_index<V> >= 0;
-  template <class V> static constexpr bool writes = root_index<V> >= 0;
+  template <class Value> static constexpr bool is_metadata = std::derived_from<Value, metadata>;
+  template <class Value> static constexpr int leaf_index = facts::value.find_leaf(Ph, detail::id_of<Value>());
+  template <class Value>
+  static constexpr int root_index = facts::value.find_root_of(Ph, detail::id_of<Value>());
+  template <class Value> static constexpr bool reads = leaf_index<Value> >= 0;
+  template <class Value> static constexpr bool writes = root_index<Value> >= 0;
 
- public:
+public:
   io(slot_type& state, int layer, int microbatch) : slot_(&state), layer_(layer), microbatch_(microbatch) {}
 
   // The rules are asserted here and not in structs of `error`: the user's own line is only one level away, and the compiler
   // names phase and value with it.
 
   /// The tensor or metadata that this phase reads.
-  template <class V> decltype(auto) in(V) const {
-    static_assert(reads<V>, STRETTO_E10);
-    static_assert(!(InWeightPass && is_metadata<V>), STRETTO_E13);
-    return read<V>();
+  template <class Value> decltype(auto) in(Value) const {
+    static_assert(reads<Value>, STRETTO_E10);
+    static_assert(!(InWeightPass && is_metadata<Value>), STRETTO_E13);
+    return read<Value>();
   }
 
   /// The tensor or metadata that this phase writes.
-  template <class V> decltype(auto) out(V) const {
-    static_assert(writes<V>, STRETTO_E11);
-    static_assert(!writes<V> || !InWeightPass, STRETTO_E13);
-    return written<V>();
+  template <class Value> decltype(auto) out(Value) const {
+    static_assert(writes<Value>, STRETTO_E11);
+    static_assert(!writes<Value> || !InWeightPass, STRETTO_E13);
+    return written<Value>();
   }
 
-  template <class V> decltype(auto) operator[](V) const {
-    static_assert(!(reads<V> && writes<V>), STRETTO_E12);
-    static_assert(reads<V> || writes<V>, STRETTO_E10);
-    static_assert(!(InWeightPass && (writes<V> || is_metadata<V>)), STRETTO_E13);
-    if constexpr (writes<V>)
-      return written<V>();
+  template <class Value> decltype(auto) operator[](Value) const {
+    static_assert(!(reads<Value> && writes<Value>), STRETTO_E12);
+    static_assert(reads<Value> || writes<Value>, STRETTO_E10);
+    static_assert(!(InWeightPass && (writes<Value> || is_metadata<Value>)), STRETTO_E13);
+    if constexpr (writes<Value>)
+      return written<Value>();
     else
-      return read<V>();
+      return read<Value>();
   }
 
   /// In a backward written by hand: the gradient of a value that this phase reads (to be assigned) or writes (given).
-  template <class V> decltype(auto) grad(V) const {
-    static_assert(!(reads<V> && writes<V>), STRETTO_E12);
-    static_assert(reads<V> || writes<V>, STRETTO_E10);
-    if constexpr (writes<V>)
-      return (slot_->root_gradient[root_index<V>]);
+  template <class Value> decltype(auto) grad(Value) const {
+    static_assert(!(reads<Value> && writes<Value>), STRETTO_E12);
+    static_assert(reads<Value> || writes<Value>, STRETTO_E10);
+    if constexpr (writes<Value>)
+      return (slot_->root_gradient[root_index<Value>]);
     else
-      return (slot_->leaf_gradient[reads<V> ? leaf_index<V> : 0]);
+      return (slot_->leaf_gradient[reads<Value> ? leaf_index<Value> : 0]);
   }
-  template <class V> tensor& grad_in(V) const {
-    static_assert(reads<V>, STRETTO_E10);
-    return slot_->leaf_gradient[reads<V> ? leaf_index<V> : 0];
+  template <class Value> tensor& grad_in(Value) const {
+    static_assert(reads<Value>, STRETTO_E10);
+    return slot_->leaf_gradient[reads<Value> ? leaf_index<Value> : 0];
   }
-  template <class V> tensor const& grad_out(V) const {
-    static_assert(writes<V>, STRETTO_E11);
-    return slot_->root_gradient[writes<V> ? root_index<V> : 0];
+  template <class Value> tensor const& grad_out(Value) const {
+    static_assert(writes<Value>, STRETTO_E11);
+    return slot_->root_gradient[writes<Value> ? root_index<Value> : 0];
   }
 
   /// What this phase keeps from forward to backward.
@@ -163,22 +164,22 @@ template <class Model, int K, int Ph, class Tensors, bool InWeightPass = false, 
   /// The place of this layer in the rank's chain of layers, from 0.
   int layer() const { return layer_; }
 
- private:
+private:
   // Where a rule is broken these name the first tensor, so that its sentence is all that the compiler says.
-  template <class V> decltype(auto) read() const {
-    constexpr int leaf = reads<V> ? leaf_index<V> : 0;
-    if constexpr (reads<V> && is_metadata<V>)
-      return (static_cast<detail::metadata_cell<V>&>(*slot_).content);
-    else if constexpr (reads<V> && facts::value.leaf_inside_node[leaf])
+  template <class Value> decltype(auto) read() const {
+    constexpr int leaf = reads<Value> ? leaf_index<Value> : 0;
+    if constexpr (reads<Value> && is_metadata<Value>)
+      return (static_cast<detail::metadata_cell<Value>&>(*slot_).content);
+    else if constexpr (reads<Value> && facts::value.leaf_inside_node[leaf])
       return static_cast<tensor const&>(slot_->roots(slot_->root, Recomputed)[facts::value.leaf_root[leaf]]);
     else
       return static_cast<tensor const&>(slot_->leaf[leaf]);
   }
-  template <class V> decltype(auto) written() const {
-    if constexpr (writes<V> && is_metadata<V>)
-      return (static_cast<detail::metadata_cell<V>&>(*slot_).content);
+  template <class Value> decltype(auto) written() const {
+    if constexpr (writes<Value> && is_metadata<Value>)
+      return (static_cast<detail::metadata_cell<Value>&>(*slot_).content);
     else
-      return (slot_->roots(slot_->root, Recomputed)[writes<V> ? root_index<V> : 0]);
+      return (slot_->roots(slot_->root, Recomputed)[writes<Value> ? root_index<Value> : 0]);
   }
 
   slot_type* slot_;
@@ -186,5 +187,5 @@ template <class Model, int K, int Ph, class Tensors, bool InWeightPass = false, 
   int microbatch_;
 };
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

@@ -38,8 +38,8 @@ constexpr char const* name_of(work what) {
 /// `F.attn L2 mb3`, or for a message `send F S2 mb3`: the op's name in pictures.
 inline std::string short_name(op_label const& op) {
   if (is_message(op))
-    return std::string(name_of(op.on)) + (op.what == pass::forward ? " F" : " B") + " S" + std::to_string(op.layer) +
-           " mb" + std::to_string(op.microbatch);
+    return std::string(name_of(op.on)) + (op.what == pass::forward ? " F" : " B") + " S" +
+           std::to_string(op.layer) + " mb" + std::to_string(op.microbatch);
   return std::string(letter_of(op.what)) + "." + name_of(op.phase) + " L" + std::to_string(op.layer) + " mb" +
          std::to_string(op.microbatch);
 }

@@ -19,5 +19,5 @@ struct metadata {};
 /// A list of values, in the order in which a phase names them.
 template <class... Values> struct values {};
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

@@ -1,7 +1,8 @@
 #pragma once
 
 #if !__has_include(<ATen/ATen.h>)
-#error "stretto/adapters/torch.hpp needs <ATen/ATen.h>: add libtorch's include folder, or run examples/setup.sh"
+#error \
+    "stretto/adapters/torch.hpp needs <ATen/ATen.h>: add libtorch's include folder, or run examples/setup.sh"
 #endif
 
 /// Everything that lets phases be written with `at::Tensor` and run with torch's autograd engine.

@@ -1,7 +1,8 @@
 #pragma once
 
 #if !__has_include(<c10/cuda/CUDAStream.h>)
-#error "stretto/adapters/torch_cuda.hpp needs <c10/cuda/CUDAStream.h>: add the include folder of a libtorch built with CUDA"
+#error \
+    "stretto/adapters/torch_cuda.hpp needs <c10/cuda/CUDAStream.h>: add the include folder of a libtorch built with CUDA"
 #endif
 
 /// What joins the adapters of torch and of CUDA: torch on the streams of `cuda::lanes`. Tensors are those of

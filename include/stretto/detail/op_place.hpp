@@ -53,7 +53,8 @@ public:
   void require_here(char const* what) const {
     op_place const here = place_in_progress();
     if (!place_.is_known() || !here.is_known() || here == place_) return;
-    throw std::logic_error(std::string(what) + " of " + string_of(place_) + " is used for " + string_of(here) +
+    throw std::logic_error(std::string(what) + " of " + string_of(place_) + " is used for " +
+                           string_of(here) +
                            ": it belongs to its microbatch, so hand it on as metadata of the layer");
   }
 

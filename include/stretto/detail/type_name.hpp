@@ -34,7 +34,8 @@ using type_id = unsigned long long;
 /// FNV-1a (Fowler, Noll, Vo).
 constexpr type_id hash_of(text name) {
   type_id hash = 14695981039346656037U;
-  for (int i = 0; i < name.size; ++i) hash = (hash ^ static_cast<unsigned char>(name.begin[i])) * 1099511628211U;
+  for (int i = 0; i < name.size; ++i)
+    hash = (hash ^ static_cast<unsigned char>(name.begin[i])) * 1099511628211U;
   return hash;
 }
 template <class Type> inline constexpr type_id hashed_name = hash_of(pretty_function<Type>());
@@ -61,6 +62,6 @@ template <class Type> constexpr text name_of_type() {
   return {all.begin + last, end - last};
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stretto
+} // namespace detail
+} // namespace v0
+} // namespace stretto

@@ -33,31 +33,26 @@ using plan_error_at = Error<Pipeline, error::with_ranks<Finding::value.ranks>,
 template <class Pipeline, fault Fault> struct plan_verdict;
 template <class Pipeline> struct plan_verdict<Pipeline, fault::none> {};
 template <class Pipeline>
-struct plan_verdict<Pipeline, fault::size_out_of_range>
-    : plan_error_at<error::size_out_of_range, Pipeline> {};
+struct plan_verdict<Pipeline, fault::size_out_of_range> : plan_error_at<error::size_out_of_range, Pipeline> {
+};
 template <class Pipeline>
-struct plan_verdict<Pipeline, fault::no_such_place>
-    : plan_error_at<error::no_such_place, Pipeline> {};
+struct plan_verdict<Pipeline, fault::no_such_place> : plan_error_at<error::no_such_place, Pipeline> {};
 template <class Pipeline>
 struct plan_verdict<Pipeline, fault::missing> : plan_error_at<error::missing, Pipeline> {};
 template <class Pipeline>
 struct plan_verdict<Pipeline, fault::doubled> : plan_error_at<error::doubled, Pipeline> {};
 template <class Pipeline>
-struct plan_verdict<Pipeline, fault::undeclared_form>
-    : plan_error_at<error::undeclared_form, Pipeline> {};
+struct plan_verdict<Pipeline, fault::undeclared_form> : plan_error_at<error::undeclared_form, Pipeline> {};
 template <class Pipeline>
-struct plan_verdict<Pipeline, fault::dependent_pair>
-    : plan_error_at<error::dependent_pair, Pipeline> {};
+struct plan_verdict<Pipeline, fault::dependent_pair> : plan_error_at<error::dependent_pair, Pipeline> {};
 template <class Pipeline>
 struct plan_verdict<Pipeline, fault::too_early> : plan_error_at<error::too_early, Pipeline> {};
 template <class Pipeline>
-struct plan_verdict<Pipeline, fault::weight_order>
-    : plan_error_at<error::weight_order, Pipeline> {};
+struct plan_verdict<Pipeline, fault::weight_order> : plan_error_at<error::weight_order, Pipeline> {};
 template <class Pipeline>
 struct plan_verdict<Pipeline, fault::deadlock> : plan_error_at<error::deadlock, Pipeline> {};
 template <class Pipeline>
-struct plan_verdict<Pipeline, fault::too_many_live>
-    : plan_error_at<error::too_many_live, Pipeline> {};
+struct plan_verdict<Pipeline, fault::too_many_live> : plan_error_at<error::too_many_live, Pipeline> {};
 
 } // namespace detail
 

@@ -7,5 +7,5 @@ inline namespace v0 {
 /// place W where it hides something (zero-bubble pipelines, arXiv 2401.10241).
 struct SplitDW {};
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

@@ -25,5 +25,5 @@ struct TwoStream1F1B {
   }
 };
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

@@ -16,12 +16,12 @@ namespace detail {
 inline void require(bool fits) {
   if (!fits) throw std::invalid_argument("stretto::array: shapes that do not fit together");
 }
-template <class F> tensor each(tensor const& a, F f) {
+template <class Act> tensor each(tensor const& a, Act f) {
   tensor made(a.account(), a.rows(), a.columns());
   for (std::size_t i = 0; i < a.size(); ++i) made.data()[i] = f(a.data()[i]);
   return made;
 }
-template <class F> tensor each(tensor const& a, tensor const& b, F f) {
+template <class Act> tensor each(tensor const& a, tensor const& b, Act f) {
   require(a.rows() == b.rows() && a.columns() == b.columns());
   tensor made(a.account(), a.rows(), a.columns());
   for (std::size_t i = 0; i < a.size(); ++i) made.data()[i] = f(a.data()[i], b.data()[i]);

@@ -14,7 +14,8 @@ namespace cuda {
 class error : public std::runtime_error {
 public:
   error(cudaError_t what, char const* call)
-      : std::runtime_error(std::string(call) + ": " + cudaGetErrorString(what) + " (" + cudaGetErrorName(what) + ")"),
+      : std::runtime_error(std::string(call) + ": " + cudaGetErrorString(what) + " (" +
+                           cudaGetErrorName(what) + ")"),
         code(what) {}
 
   cudaError_t code;

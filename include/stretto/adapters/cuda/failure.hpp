@@ -24,8 +24,8 @@ struct failure {
 class step_error : public std::runtime_error {
 public:
   explicit step_error(failure const& what)
-      : std::runtime_error("rank " + std::to_string(what.rank) + (what.in_op ? ": " + short_name(what.op) : "") +
-                           " failed: " + what.reason),
+      : std::runtime_error("rank " + std::to_string(what.rank) +
+                           (what.in_op ? ": " + short_name(what.op) : "") + " failed: " + what.reason),
         rank(what.rank), in_op(what.in_op), op(what.op) {}
 
   int rank;

@@ -12,7 +12,8 @@ namespace cuda {
 /// Makes whatever launches work (a tensor library) use a lane's stream.
 /// - `enter(stream)`: an object that keeps `stream` the current one of this thread for as long as it lives.
 /// - `current()`: the stream that is current on this thread.
-template <class F> concept stream_follower = requires(F const& follow, cudaStream_t on) {
+template <class Follower>
+concept stream_follower = requires(Follower const& follow, cudaStream_t on) {
   follow.enter(on);
   { follow.current() } -> std::same_as<cudaStream_t>;
 };

@@ -51,7 +51,7 @@ public:
   struct event {
     edge mark;
     lane on = lane::compute;
-    unsigned long step = 0;  ///< of its last record
+    unsigned long step = 0; ///< of its last record
   };
 
   explicit lanes(lane_options const& options = {}, Follow follow = {}, Board* shared = nullptr)
@@ -81,7 +81,8 @@ public:
       if (timed) watch.start(label, where);
       task();
       if (timed) watch.stop(where);
-      check(options_.check_each_op && timed ? cudaStreamSynchronize(where) : cudaPeekAtLastError(), "what the op launched");
+      check(options_.check_each_op && timed ? cudaStreamSynchronize(where) : cudaPeekAtLastError(),
+            "what the op launched");
     } catch (std::exception const& problem) {
       board_.report({options_.rank, true, label, problem.what(), std::current_exception()});
     } catch (...) {
@@ -162,9 +163,11 @@ private:
     for (auto const& each : streams_) {
       if (!each) continue;
       if (auto const result = cudaStreamSynchronize(each->get()); result != cudaSuccess)
-        board_.report({options_.rank, false, {},
-                       std::string("something that the step put on the GPU ended with '") + cudaGetErrorString(result) +
-                           "'; lane_options::check_each_op finds the op",
+        board_.report({options_.rank,
+                       false,
+                       {},
+                       std::string("something that the step put on the GPU ended with '") +
+                           cudaGetErrorString(result) + "'; lane_options::check_each_op finds the op",
                        std::make_exception_ptr(error(result, "cudaStreamSynchronize"))});
     }
   }
@@ -178,7 +181,8 @@ private:
         after_.wait(follow_.current());
       }
     } catch (std::exception const& problem) {
-      if (!board_.failed()) board_.report({options_.rank, false, {}, problem.what(), std::current_exception()});
+      if (!board_.failed())
+        board_.report({options_.rank, false, {}, problem.what(), std::current_exception()});
     }
   }
 

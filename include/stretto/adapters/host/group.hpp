@@ -56,8 +56,8 @@ public:
             "stretto::host::group: the members of a domain must be ranks of the group in ascending order");
     if (members.empty())
       throw std::invalid_argument("stretto::host::group: a domain needs at least one member");
-    domains_.push_back(
-        std::make_unique<domain>(std::move(members), board_, options_.deadline, options_.link, options_.look));
+    domains_.push_back(std::make_unique<domain>(std::move(members), board_, options_.deadline, options_.link,
+                                                options_.look));
     add(*domains_.back());
     return static_cast<int>(domains_.size()) - 1;
   }

@@ -28,7 +28,7 @@ inline void wake_promptly() noexcept {
   if (syscall(SYS_sched_getattr, 0, &mine, sizeof(mine), 0) != 0) return;
   if (mine.policy != SCHED_OTHER && mine.policy != SCHED_BATCH) return;
   mine.size = sizeof(mine);
-  mine.runtime = 100'000;  // nanoseconds: the shortest slice
+  mine.runtime = 100'000; // nanoseconds: the shortest slice
   (void)syscall(SYS_sched_setattr, 0, &mine, 0);
 #endif
 }

@@ -64,7 +64,7 @@ private:
     return a.has_storage() && b.has_storage() &&
            a.storage().unsafeGetStorageImpl() == b.storage().unsafeGetStorageImpl();
   }
-  template <class F> void each_of(bool written, F&& f) const {
+  template <class Act> void each_of(bool written, Act&& f) const {
     for (int i = 0; i < count_; ++i)
       if (values_[i].is_written == written && values_[i].what->defined()) f(*values_[i].what);
   }

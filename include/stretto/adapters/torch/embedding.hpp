@@ -9,11 +9,14 @@ inline namespace v0 {
 namespace torch {
 
 struct embedding_op {
-  at::Tensor output(at::Tensor const& ids, at::Tensor const& table) const { return table.index_select(0, ids); }
+  at::Tensor output(at::Tensor const& ids, at::Tensor const& table) const {
+    return table.index_select(0, ids);
+  }
   at::Tensor input_gradient(at::Tensor const&, at::Tensor const&) const { return {}; }
   /// Adds in the order of the rows as long as the thread has one intra-op thread.
   at::Tensor weight_gradient(at::Tensor const& ids, at::Tensor const& dy, at::Tensor const& table) const {
-    return at::embedding_dense_backward(dy, ids, table.size(0), /*padding_idx=*/-1, /*scale_grad_by_freq=*/false);
+    return at::embedding_dense_backward(dy, ids, table.size(0), /*padding_idx=*/-1,
+                                        /*scale_grad_by_freq=*/false);
   }
 };
 
@@ -22,6 +25,6 @@ inline at::Tensor embedding(at::Tensor const& ids, parameter& table) {
   return apply_weighted(embedding_op{}, ids, table);
 }
 
-}  // namespace torch
-}  // namespace v0
-}  // namespace stretto
+} // namespace torch
+} // namespace v0
+} // namespace stretto

@@ -12,7 +12,9 @@ namespace stretto {
 inline namespace v0 {
 namespace torch {
 
-template <class C> concept torch_communicator = expert_communicator<C> && std::same_as<typename C::tensor, at::Tensor>;
+template <class Communicator>
+concept torch_communicator =
+    expert_communicator<Communicator> && std::same_as<typename Communicator::tensor, at::Tensor>;
 
 namespace detail {
 
@@ -23,52 +25,55 @@ template <class Pointee> Pointee& from_number(c10::IValue const& number) {
   return *reinterpret_cast<Pointee*>(static_cast<std::intptr_t>(number.toInt()));
 }
 
-template <torch_communicator C> struct dispatch_function : ::torch::autograd::Function<dispatch_function<C>> {
-  static at::Tensor forward(::torch::autograd::AutogradContext* saved, at::Tensor const& rows, C* comm,
-                            typename C::routing const* where, typename C::handle* made) {
+template <torch_communicator Communicator>
+struct dispatch_function : ::torch::autograd::Function<dispatch_function<Communicator>> {
+  static at::Tensor forward(::torch::autograd::AutogradContext* saved, at::Tensor const& rows,
+                            Communicator* comm, typename Communicator::routing const* where,
+                            typename Communicator::handle* made) {
     saved->saved_data["comm"] = as_number(*comm);
     saved->saved_data["handle"] = as_number(*made);
     return comm->dispatch(rows, *where, *made);
   }
   static ::torch::autograd::variable_list backward(::torch::autograd::AutogradContext* saved,
                                                    ::torch::autograd::variable_list gradients) {
-    auto& comm = from_number<C>(saved->saved_data["comm"]);
-    auto& made = from_number<typename C::handle>(saved->saved_data["handle"]);
+    auto& comm = from_number<Communicator>(saved->saved_data["comm"]);
+    auto& made = from_number<typename Communicator::handle>(saved->saved_data["handle"]);
     return {comm.dispatch_backward(gradients[0], made), {}, {}, {}};
   }
 };
 
-template <torch_communicator C> struct combine_function : ::torch::autograd::Function<combine_function<C>> {
-  static at::Tensor forward(::torch::autograd::AutogradContext* saved, at::Tensor const& rows, C* comm,
-                            typename C::handle* made) {
+template <torch_communicator Communicator>
+struct combine_function : ::torch::autograd::Function<combine_function<Communicator>> {
+  static at::Tensor forward(::torch::autograd::AutogradContext* saved, at::Tensor const& rows,
+                            Communicator* comm, typename Communicator::handle* made) {
     saved->saved_data["comm"] = as_number(*comm);
     saved->saved_data["handle"] = as_number(*made);
     return comm->combine(rows, *made);
   }
   static ::torch::autograd::variable_list backward(::torch::autograd::AutogradContext* saved,
                                                    ::torch::autograd::variable_list gradients) {
-    auto& comm = from_number<C>(saved->saved_data["comm"]);
-    auto& made = from_number<typename C::handle>(saved->saved_data["handle"]);
+    auto& comm = from_number<Communicator>(saved->saved_data["comm"]);
+    auto& made = from_number<typename Communicator::handle>(saved->saved_data["handle"]);
     return {comm.combine_backward(gradients[0], made), {}, {}};
   }
 };
 
-}  // namespace detail
+} // namespace detail
 
 /// `comm.dispatch`, differentiable: its transpose runs in backward, a collective call like the forward. Communicator
 /// and handle must stay where they are until then; a handle in a phase's metadata does.
-template <torch_communicator C>
-at::Tensor dispatch_rows(C& comm, at::Tensor const& rows, typename C::routing const& where,
-                         typename C::handle& made) {
-  return detail::dispatch_function<C>::apply(rows, &comm, &where, &made);
+template <torch_communicator Communicator>
+at::Tensor dispatch_rows(Communicator& comm, at::Tensor const& rows,
+                         typename Communicator::routing const& where, typename Communicator::handle& made) {
+  return detail::dispatch_function<Communicator>::apply(rows, &comm, &where, &made);
 }
 
 /// `comm.combine`, differentiable; see `dispatch_rows`.
-template <torch_communicator C>
-at::Tensor combine_rows(C& comm, at::Tensor const& rows, typename C::handle& made) {
-  return detail::combine_function<C>::apply(rows, &comm, &made);
+template <torch_communicator Communicator>
+at::Tensor combine_rows(Communicator& comm, at::Tensor const& rows, typename Communicator::handle& made) {
+  return detail::combine_function<Communicator>::apply(rows, &comm, &made);
 }
 
-}  // namespace torch
-}  // namespace v0
-}  // namespace stretto
+} // namespace torch
+} // namespace v0
+} // namespace stretto

@@ -59,8 +59,9 @@ template <weighted_op Op> at::Tensor expert_linear(at::Tensor const& x, Op op, p
   for (auto const count : op.rows) total += count;
   if (total != x.size(0) || static_cast<std::int64_t>(op.rows.size()) != weight.leaf().size(0)) {
     throw std::invalid_argument("expert_linear '" + weight.name() + "': " + std::to_string(op.rows.size()) +
-                                " counts with sum " + std::to_string(total) + " for " + std::to_string(x.size(0)) +
-                                " rows and " + std::to_string(weight.leaf().size(0)) + " experts");
+                                " counts with sum " + std::to_string(total) + " for " +
+                                std::to_string(x.size(0)) + " rows and " +
+                                std::to_string(weight.leaf().size(0)) + " experts");
   }
   return apply_weighted(std::move(op), x, weight);
 }
@@ -70,6 +71,6 @@ inline at::Tensor expert_linear(at::Tensor const& x, std::vector<std::int64_t> r
   return expert_linear(x, expert_linear_op{std::move(rows)}, weight);
 }
 
-}  // namespace torch
-}  // namespace v0
-}  // namespace stretto
+} // namespace torch
+} // namespace v0
+} // namespace stretto

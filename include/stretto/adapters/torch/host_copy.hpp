@@ -46,6 +46,6 @@ private:
   std::optional<c10::Event> done_;
 };
 
-}  // namespace torch
-}  // namespace v0
-}  // namespace stretto
+} // namespace torch
+} // namespace v0
+} // namespace stretto

@@ -17,8 +17,10 @@ struct linear_op {
 };
 
 /// `y = x W` for rows `x` [n, in] and a weight [in, out].
-inline at::Tensor linear(at::Tensor const& x, parameter& weight) { return apply_weighted(linear_op{}, x, weight); }
+inline at::Tensor linear(at::Tensor const& x, parameter& weight) {
+  return apply_weighted(linear_op{}, x, weight);
+}
 
-}  // namespace torch
-}  // namespace v0
-}  // namespace stretto
+} // namespace torch
+} // namespace v0
+} // namespace stretto

@@ -87,6 +87,6 @@ private:
   c10::AutoGradMode grad_mode_;
 };
 
-}  // namespace torch
-}  // namespace v0
-}  // namespace stretto
+} // namespace torch
+} // namespace v0
+} // namespace stretto

@@ -68,6 +68,6 @@ private:
   at::Tensor main_grad_;
 };
 
-}  // namespace torch
-}  // namespace v0
-}  // namespace stretto
+} // namespace torch
+} // namespace v0
+} // namespace stretto

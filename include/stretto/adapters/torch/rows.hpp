@@ -11,8 +11,8 @@ namespace torch {
 namespace detail {
 
 struct permute_rows_function : ::torch::autograd::Function<permute_rows_function> {
-  static at::Tensor forward(::torch::autograd::AutogradContext* saved, at::Tensor const& x, at::Tensor const& order,
-                            at::Tensor const& inverse, std::int64_t copies) {
+  static at::Tensor forward(::torch::autograd::AutogradContext* saved, at::Tensor const& x,
+                            at::Tensor const& order, at::Tensor const& inverse, std::int64_t copies) {
     saved->save_for_backward({inverse});
     saved->saved_data["copies"] = copies;
     return x.index_select(0, copies == 1 ? order : order.floor_divide(copies));
@@ -27,7 +27,7 @@ struct permute_rows_function : ::torch::autograd::Function<permute_rows_function
   }
 };
 
-}  // namespace detail
+} // namespace detail
 
 /// Rows in another order, each taken `copies` times: result row i is row `order[i] / copies` of `x` [n, channels].
 /// `order` is a permutation of the n * copies copies (copy c of row r has number r * copies + c) and `inverse` its
@@ -38,6 +38,6 @@ inline at::Tensor permute_rows(at::Tensor const& x, at::Tensor const& order, at:
   return detail::permute_rows_function::apply(x, order, inverse, copies);
 }
 
-}  // namespace torch
-}  // namespace v0
-}  // namespace stretto
+} // namespace torch
+} // namespace v0
+} // namespace stretto

@@ -14,6 +14,6 @@ using tensors = unchecked_tensors;
 using tensors = checked_tensors;
 #endif
 
-}  // namespace torch
-}  // namespace v0
-}  // namespace stretto
+} // namespace torch
+} // namespace v0
+} // namespace stretto

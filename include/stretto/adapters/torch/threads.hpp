@@ -10,6 +10,6 @@ namespace torch {
 /// sums. Call it on the main thread too, and before any tensor work.
 inline void use_one_thread() { at::set_num_threads(1); }
 
-}  // namespace torch
-}  // namespace v0
-}  // namespace stretto
+} // namespace torch
+} // namespace v0
+} // namespace stretto

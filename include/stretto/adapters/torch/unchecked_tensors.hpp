@@ -31,7 +31,8 @@ public:
   /// the root's history is not there to look at.
   at::Tensor detach(at::Tensor const& root) const {
     auto leaf = root.detach();
-    if (at::isFloatingType(leaf.scalar_type()) || at::isComplexType(leaf.scalar_type())) leaf.set_requires_grad(true);
+    if (at::isFloatingType(leaf.scalar_type()) || at::isComplexType(leaf.scalar_type()))
+      leaf.set_requires_grad(true);
     return leaf;
   }
 
@@ -50,10 +51,11 @@ public:
     }
     constexpr std::size_t root_and_leaf = 2;
     auto storage = root.storage();
-    if (storage.use_count() > root_and_leaf + 1) return;  // one is `storage` itself
+    if (storage.use_count() > root_and_leaf + 1) return; // one is `storage` itself
     storage.set_data_ptr_noswap(at::DataPtr(nullptr, root.device()));
     storage.unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_(
-        "a backward needs a value whose storage went back after its last forward reader: the phase that wrote it or "
+        "a backward needs a value whose storage went back after its last forward reader: the phase that "
+        "wrote it or "
         "one that reads it must name it in its `saves`");
   }
 
@@ -129,7 +131,8 @@ private:
     for (int i = 0; i < request.leaf_count; ++i) request.leaf_gradients[i].reset();
     ::torch::autograd::variable_list wanted;
     for (int i = 0; i < request.leaf_count; ++i) {
-      if (request.leaves[i].defined() && request.leaves[i].requires_grad()) wanted.push_back(request.leaves[i]);
+      if (request.leaves[i].defined() && request.leaves[i].requires_grad())
+        wanted.push_back(request.leaves[i]);
     }
     for (auto const* weight : weights) wanted.push_back(weight->leaf());
     auto const with_anchor = node.anchored() && stage != node_stage::ordinary_weights;
@@ -159,6 +162,6 @@ private:
 
 static_assert(autograd_tensor_adapter<unchecked_tensors>);
 
-}  // namespace torch
-}  // namespace v0
-}  // namespace stretto
+} // namespace torch
+} // namespace v0
+} // namespace stretto

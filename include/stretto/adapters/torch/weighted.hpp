@@ -24,17 +24,24 @@ namespace torch {
 ///   what is summed does not depend on who asks.
 /// An object of the type holds what else it needs, such as rows per expert, or what `output` keeps for the gradients.
 template <class Op>
-concept accumulating_op = requires(Op const& op, at::Tensor const& t) { op.add_weight_gradient(t, t, t); };
-template <class Op> concept input_reading_op = requires(Op const& op, at::Tensor const& t) {
+concept accumulating_op = requires(Op const& op, at::Tensor const& t) {
+  op.add_weight_gradient(t, t, t);
+};
+template <class Op>
+concept input_reading_op = requires(Op const& op, at::Tensor const& t) {
   { op.input_gradient(t, t, t) } -> std::same_as<at::Tensor>;
 };
-template <class Op> concept weighted_op = requires(Op const& op, at::Tensor const& t) {
+template <class Op>
+concept weighted_op = requires(Op const& op, at::Tensor const& t) {
   { op.output(t, t) } -> std::same_as<at::Tensor>;
-} && (input_reading_op<Op> || requires(Op const& op, at::Tensor const& t) {
-  { op.input_gradient(t, t) } -> std::same_as<at::Tensor>;
-}) && (accumulating_op<Op> || requires(Op const& op, at::Tensor const& t) {
-  { op.weight_gradient(t, t, t) } -> std::same_as<at::Tensor>;
-});
+}
+&&(input_reading_op<Op> ||
+   requires(Op const& op, at::Tensor const& t) {
+     { op.input_gradient(t, t) } -> std::same_as<at::Tensor>;
+   }) &&
+    (accumulating_op<Op> || requires(Op const& op, at::Tensor const& t) {
+      { op.weight_gradient(t, t, t) } -> std::same_as<at::Tensor>;
+    });
 
 namespace detail {
 
@@ -63,8 +70,8 @@ template <weighted_op Op> void run_pending(pending_weight const& work) {
 template <weighted_op Op> struct weighted_function : ::torch::autograd::Function<weighted_function<Op>> {
   using state_type = weighted_state<Op>;
 
-  static at::Tensor forward(::torch::autograd::AutogradContext* saved, at::Tensor const& x, at::Tensor const& link,
-                            c10::intrusive_ptr<state_type> const& state) {
+  static at::Tensor forward(::torch::autograd::AutogradContext* saved, at::Tensor const& x,
+                            at::Tensor const& link, c10::intrusive_ptr<state_type> const& state) {
     auto& weight = *state->weight;
     saved->saved_data["state"] = c10::IValue::make_capsule(state);
     saved->saved_data["deferred"] = !link.is_same(weight.leaf());
@@ -83,8 +90,10 @@ template <weighted_op Op> struct weighted_function : ::torch::autograd::Function
 
     ::torch::autograd::variable_list gradients(3);
     if (saved->needs_input_grad(0)) {
-      if constexpr (input_reading_op<Op>) gradients[0] = op.input_gradient(x, dy, weight);
-      else gradients[0] = op.input_gradient(dy, weight);
+      if constexpr (input_reading_op<Op>)
+        gradients[0] = op.input_gradient(x, dy, weight);
+      else
+        gradients[0] = op.input_gradient(dy, weight);
     }
     if (!state->weight->trainable()) return gradients;
     if (!saved->saved_data["deferred"].toBool()) {
@@ -97,19 +106,25 @@ template <weighted_op Op> struct weighted_function : ::torch::autograd::Function
     }
     auto const [context, stage] = node_in_progress();
     switch (stage) {
-      case node_stage::backward: add_weight_gradient(op, *state->weight, x, dy); break;
-      case node_stage::backward_input: context->defer({&run_pending<Op>, state, x, dy}); break;
-      case node_stage::ordinary_weights: break;
-      default:
-        throw std::logic_error("backward of '" + state->weight->name() +
-                               "' outside of its adapter: its forward ran in a forward scope, so its gradient is due "
-                               "in tensors::backward");
+    case node_stage::backward:
+      add_weight_gradient(op, *state->weight, x, dy);
+      break;
+    case node_stage::backward_input:
+      context->defer({&run_pending<Op>, state, x, dy});
+      break;
+    case node_stage::ordinary_weights:
+      break;
+    default:
+      throw std::logic_error(
+          "backward of '" + state->weight->name() +
+          "' outside of its adapter: its forward ran in a forward scope, so its gradient is due "
+          "in tensors::backward");
     }
     return gradients;
   }
 };
 
-}  // namespace detail
+} // namespace detail
 
 /// `op.output(x, w)`, differentiable. Inside a forward scope the weight gradient goes straight into the parameter's
 /// accumulator, when backward visits the operation or, with split passes, in `backward_weight`. Elsewhere it is an
@@ -122,6 +137,6 @@ template <weighted_op Op> at::Tensor apply_weighted(Op op, at::Tensor const& x, 
   return detail::weighted_function<Op>::apply(x, deferred ? context->anchor() : weight.leaf(), state);
 }
 
-}  // namespace torch
-}  // namespace v0
-}  // namespace stretto
+} // namespace torch
+} // namespace v0
+} // namespace stretto

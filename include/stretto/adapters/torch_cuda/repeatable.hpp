@@ -13,7 +13,9 @@ namespace detail {
 /// Of older torch, which refuses products of repeatable bits unless CUBLAS_WORKSPACE_CONFIG names a size
 /// (github.com/pytorch/pytorch/pull/161749).
 template <class Context>
-concept asks_for_workspace_size = requires(Context const& context) { context.alertCuBLASConfigNotDeterministic(); };
+concept asks_for_workspace_size = requires(Context const& context) {
+  context.alertCuBLASConfigNotDeterministic();
+};
 
 } // namespace detail
 
