@@ -180,6 +180,4 @@ void run() {
 
 } // namespace
 
-int main(int argc, char** argv) {
-  return bench::run_on_gpu(setting, argc, argv, run);
-}
+int main(int argc, char** argv) { return bench::run_on_gpu(setting, argc, argv, run); }

@@ -37,9 +37,8 @@ using tensors = stretto::torch::stream_tensors;
 using lanes = cuda::lanes<current_stream, stretto::host::failure_board>;
 using rows = device_rows<cuda::staged_exchange<rank_communicator, current_stream>>;
 
-bench::settings setting{{"microbatches", 2}, {"repeats", 100}, {"warm_up", 5},
-                        {"batch", 1},        {"seq", 128},     {"hidden", 256},
-                        {"ffn", 256},        {"experts", 8},   {"top_k", 2}};
+bench::settings setting{{"microbatches", 2}, {"repeats", 100}, {"warm_up", 5}, {"batch", 1}, {"seq", 128},
+                        {"hidden", 256},     {"ffn", 256},     {"experts", 8}, {"top_k", 2}};
 constexpr int layer_counts[] = {4, 8, 16, 32};
 
 double microseconds() {

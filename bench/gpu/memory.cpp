@@ -1,8 +1,8 @@
 /// Memory of a two-stream step on one GPU: through the executor, whose releases come from the table of ops, and written by
 /// hand with `record_stream`, as trainers do. The same operations in the same order. Prints JSON. Arguments: NAME=NUMBER.
 
-#include "program.hpp"
 #include "../../tests/torch/table_model.hpp"
+#include "program.hpp"
 
 #include <stretto/adapters/cuda.hpp>
 #include <stretto/adapters/torch_cuda.hpp>
@@ -24,8 +24,7 @@ using namespace table_test;
 namespace ag = ::torch::autograd;
 using stretto::torch_cuda::current_stream;
 
-bench::settings setting{
-    {"rows", 8192}, {"width", 1024}, {"layers", 4}, {"microbatches", 8}, {"steps", 30}};
+bench::settings setting{{"rows", 8192}, {"width", 1024}, {"layers", 4}, {"microbatches", 8}, {"steps", 30}};
 
 /// What one layer keeps of one microbatch, and the gradients on their way.
 struct in_flight {

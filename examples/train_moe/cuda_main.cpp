@@ -6,5 +6,5 @@ namespace {
 /// What tells this program from the one without CUDA; `main` is the same.
 [[maybe_unused]] run_device const* const linked = cuda_device() = &all_gpus();
 
-}  // namespace
-}  // namespace train_moe
+} // namespace
+} // namespace train_moe

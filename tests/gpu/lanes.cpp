@@ -30,7 +30,8 @@ public:
         std::unique_ptr<Task> const mine(static_cast<Task*>(stored));
         (*mine)();
       };
-      cuda::check(cudaLaunchHostFunc(cuda::thread_stream{}.current(), call, new Task(task)), "cudaLaunchHostFunc");
+      cuda::check(cudaLaunchHostFunc(cuda::thread_stream{}.current(), call, new Task(task)),
+                  "cudaLaunchHostFunc");
     });
   }
   void record(lane on, event& mark) { lanes_.record(on, mark); }
@@ -53,13 +54,15 @@ struct delay {
 };
 
 /// Random ops of copies between device cells; whether each found what the waits before it promised.
-template <class Lanes> bool copies_find_what_waits_promise(Lanes& lanes, std::vector<lane> const& on, unsigned seed) {
+template <class Lanes>
+bool copies_find_what_waits_promise(Lanes& lanes, std::vector<lane> const& on, unsigned seed) {
   constexpr std::size_t ops = 300;
   std::vector<std::uint32_t> stamps(ops);
   for (std::size_t i = 0; i < ops; ++i) stamps[i] = static_cast<std::uint32_t>(i + 1);
   std::vector<unsigned char> raw(ops * 4);
   std::memcpy(raw.data(), stamps.data(), raw.size());
-  device_bytes const stamp(raw), done(std::vector<unsigned char>(ops * 4)), seen(std::vector<unsigned char>(ops * ops * 4));
+  device_bytes const stamp(raw), done(std::vector<unsigned char>(ops * 4)),
+      seen(std::vector<unsigned char>(ops * ops * 4));
   std::vector<delay> delays(on.size());
   std::vector<typename Lanes::event> events(3);
   std::vector<int> last(on.size(), -1), recorded(events.size(), -1);
@@ -160,7 +163,8 @@ TEST_CASE("a step runs behind what its thread issued before", "[gpu]") {
   cuda::stream own;
   cuda::thread_stream const follow;
   auto const copy = [&follow](device_bytes const& to, device_bytes const& from) {
-    cuda::check(cudaMemcpyAsync(to.data(), from.data(), 4, cudaMemcpyDeviceToDevice, follow.current()), "cudaMemcpyAsync");
+    cuda::check(cudaMemcpyAsync(to.data(), from.data(), 4, cudaMemcpyDeviceToDevice, follow.current()),
+                "cudaMemcpyAsync");
   };
   auto const on = GENERATE(lane::compute, lane::comm);
   {
@@ -176,7 +180,8 @@ TEST_CASE("a step runs behind what its thread issued before", "[gpu]") {
 TEST_CASE("an op that throws is named, what follows is skipped, and the next step runs", "[gpu]") {
   cuda::lanes<> lanes({.rank = 3});
   int ran = 0;
-  lanes.run(lane::compute, label(mlp, lane::compute, 2, 5, pass::backward_input), [] { throw std::runtime_error("no expert"); });
+  lanes.run(lane::compute, label(mlp, lane::compute, 2, 5, pass::backward_input),
+            [] { throw std::runtime_error("no expert"); });
   lanes.run(lane::comm, label(combine, lane::comm), [&ran] { ++ran; });
   CHECK_THROWS_WITH(lanes.drain(), "rank 3: I.mlp L2 mb5 failed: no expert");
   CHECK(ran == 0);
@@ -187,11 +192,12 @@ TEST_CASE("an op that throws is named, what follows is skipped, and the next ste
 
 TEST_CASE("a CUDA call that fails inside an op is named with its op", "[gpu]") {
   cuda::lanes<> lanes;
-  lanes.run(lane::comm, label(dispatch, lane::comm, 1, 4), [] {
-    cuda::check(cudaSetDevice(9999), "cudaSetDevice");
-  });
-  CHECK_THROWS_WITH(lanes.drain(), Catch::Matchers::StartsWith("rank 0: F.dispatch L1 mb4 failed: cudaSetDevice: "));
-  CHECK_THROWS_WITH(lanes.run(lane::send_lower, label(attn), [] {}), Catch::Matchers::ContainsSubstring("no lane 'send lower'"));
+  lanes.run(lane::comm, label(dispatch, lane::comm, 1, 4),
+            [] { cuda::check(cudaSetDevice(9999), "cudaSetDevice"); });
+  CHECK_THROWS_WITH(lanes.drain(),
+                    Catch::Matchers::StartsWith("rank 0: F.dispatch L1 mb4 failed: cudaSetDevice: "));
+  CHECK_THROWS_WITH(lanes.run(lane::send_lower, label(attn), [] {}),
+                    Catch::Matchers::ContainsSubstring("no lane 'send lower'"));
 }
 
 TEST_CASE("the timeline has every op, in time", "[gpu]") {
@@ -200,7 +206,8 @@ TEST_CASE("the timeline has every op, in time", "[gpu]") {
   for (int step = 0; step < 2; ++step) {
     lanes.clear_timeline();
     typename cuda::lanes<>::event edge;
-    for (int i = 0; i < 3; ++i) lanes.run(lane::compute, label(attn, lane::compute, i), [&] { slow(lanes.stream(lane::compute)); });
+    for (int i = 0; i < 3; ++i)
+      lanes.run(lane::compute, label(attn, lane::compute, i), [&] { slow(lanes.stream(lane::compute)); });
     lanes.record(lane::compute, edge);
     lanes.wait(lane::comm, edge);
     lanes.run(lane::comm, label(dispatch, lane::comm, 3), [&] { slow(lanes.stream(lane::comm)); });

@@ -238,8 +238,7 @@ TEST_CASE("a communicator in use by one lane refuses another", "[group][building
   CHECK(contains(said, "rank 0 called all_reduce of floats while its barrier was still running"));
 }
 
-TEST_CASE("a rank that never comes is named when the deadline has passed",
-          "[group][building-blocks-11]") {
+TEST_CASE("a rank that never comes is named when the deadline has passed", "[group][building-blocks-11]") {
   auto const look = std::chrono::microseconds(GENERATE(0, 500));
   host::group group(3, {.deadline = std::chrono::milliseconds(300), .look = look});
   per_rank<std::string> said(3);
