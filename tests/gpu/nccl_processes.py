@@ -4,7 +4,6 @@ deadline with one line, and no GPU memory stays taken; what cannot work is refus
 is no GPU."""
 
 import concurrent.futures
-import itertools
 import json
 import os
 import pathlib
@@ -13,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "c10d"))
 from faults import PIPELINES, fault  # noqa: E402
@@ -29,41 +29,46 @@ GRIDS = [
 ]
 
 
-def run(command: list[str], file: pathlib.Path, **given: object) -> dict:
-    answer = subprocess.run([*command, "--json", str(file)], env=environment(**given), capture_output=True, text=True, timeout=200)
-    assert answer.returncode == 0 and answer.stderr == "", answer
-    found = json.loads(file.read_text())
-    file.unlink()
-    return found
+def at_once(work: Callable, items: Iterable) -> list:
+    """Three at a time: most of the time of one goes into its start."""
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        return list(pool.map(work, items))
 
 
-def check_bits(program: str, text: str, folder: pathlib.Path) -> None:
-    file = folder / "run.json"
-    yardsticks = {}
-    for ranks, grid, policies in GRIDS:
-        ep = grid[1]
-        for policy in policies:
-            flags = ["--text", text, *CUDA, *TINY, *COMMON, "--steps", "2"]
-            if ep not in yardsticks:
-                yardsticks[ep] = run([program, *flags, "--ep", ep, "--policy", "serial", "--comm", "staged"], file)
-            found = run(["sh", str(LAUNCH), *share(ranks), str(ranks), "--", program, *flags, *grid, "--policy", policy], file)
-            for key in ("losses", "grad_digest", "heldout_loss"):
-                assert found[key] == yardsticks[ep][key], (grid, policy, key)
-            assert found["config"]["comm"] == "nccl" and len(set(found["process_ids"])) == ranks, found
-            print(f"{ranks} processes, {' '.join(grid)} {policy}: the bits of threads")
+def run(command: list[str], **given: object) -> dict:
+    with tempfile.TemporaryDirectory() as place:
+        file = pathlib.Path(place) / "run.json"
+        answer = subprocess.run([*command, "--json", str(file)], env=environment(**given), capture_output=True, text=True, timeout=200)
+        assert answer.returncode == 0 and answer.stderr == "", answer
+        return json.loads(file.read_text())
 
 
-def check_captured(program: str, text: str, folder: pathlib.Path) -> None:
+def check_bits(program: str, text: str) -> None:
+    flags = ["--text", text, *CUDA, *TINY, *COMMON, "--steps", "2"]
+    ways = [(ranks, grid, policy) for ranks, grid, policies in GRIDS for policy in policies]
+    eps = sorted({grid[1] for _, grid, _ in ways})
+    threads = [[program, *flags, "--ep", ep, "--policy", "serial", "--comm", "staged"] for ep in eps]
+    processes = [["sh", str(LAUNCH), *share(ranks), str(ranks), "--", program, *flags, *grid, "--policy", policy]
+                 for ranks, grid, policy in ways]
+    ended = at_once(run, threads + processes)
+    yardsticks = dict(zip(eps, ended))
+    for (ranks, grid, policy), found in zip(ways, ended[len(eps):]):
+        for key in ("losses", "grad_digest", "heldout_loss"):
+            assert found[key] == yardsticks[grid[1]][key], (grid, policy, key)
+        assert found["config"]["comm"] == "nccl" and len(set(found["process_ids"])) == ranks, found
+        print(f"{ranks} processes, {' '.join(grid)} {policy}: the bits of threads")
+
+
+def check_captured(program: str, text: str) -> None:
     """Steps that are replayed, the third and fourth, beside ordinary ones."""
-    file = folder / "run.json"
     flags = ["--text", text, *CUDA, *TINY, *COMMON, "--steps", "4", "--ep", "2", "--capacity", "2"]
     launched = ["sh", str(LAUNCH), *share(2), "2", "--", program, *flags]
-    ordinary = run([*launched, "--policy", "serial"], file)
     ways = [("nccl", policy) for policy in ("autograd", "serial", "two_stream_1f1b", "split_dw")]
     # Graphs that wait for each other by flags need a GPU each.
     ways += [("peer", policy) for policy in ("serial", "split_dw") if GPUS >= 2]
-    for comm, policy in ways:
-        found = run([*launched, "--comm", comm, "--policy", policy, "--graph"], file)
+    captured = [[*launched, "--comm", comm, "--policy", policy, "--graph"] for comm, policy in ways]
+    ordinary, *ended = at_once(run, [[*launched, "--policy", "serial"], *captured])
+    for (comm, policy), found in zip(ways, ended):
         for key in ("losses", "grad_digest", "heldout_loss"):
             assert found[key] == ordinary[key], (comm, policy, key, found[key], ordinary[key])
         assert found["config"]["comm"] == comm and found["config"]["graph"] and len(found["losses"]) == 4, found
@@ -83,17 +88,18 @@ def lose_rank(program: str, text: str, folder: pathlib.Path, number: int, ranks:
 
 
 def check_faults(program: str, text: str, folder: pathlib.Path, kills: int) -> None:
-    """Two worlds at a time: most of the time of one goes into its start."""
     before = memory_of_gpus()
-    number = itertools.count()
-    for how, count in ((signal.SIGKILL, kills), (signal.SIGSTOP, max(1, kills // 4))):
-        for ranks, what, times in ((2, "ordinary", count), (2, "captured", max(1, count // 4)), (4, "ordinary", count)):
-            began = time.monotonic()
-            with concurrent.futures.ThreadPoolExecutor(2) as pool:
-                ends = list(pool.map(lambda seed: lose_rank(program, text, folder, next(number), ranks, what, seed, how), range(times)))
-            print(f"{how.name} of one of {ranks} in {what} steps: {sum(named for named, _ in ends)} of {times} were told with an op; the last "
-                  f"survivor ended after at most {max(seconds for _, seconds in ends):.1f} s ({time.monotonic() - began:.0f} s for all)",
-                  flush=True)
+    stops = max(1, kills // 4)
+    # The longest first.
+    worlds = [(ranks, what, seed, how)
+              for how, count in ((signal.SIGSTOP, stops), (signal.SIGKILL, kills))
+              for ranks, what, times in ((4, "ordinary", count), (2, "ordinary", count), (2, "captured", max(1, count // 4)))
+              for seed in range(times)]
+    ends = at_once(lambda world: lose_rank(program, text, folder, world[0], *world[1]), enumerate(worlds))
+    for how, ranks, what in sorted({(how, ranks, what) for ranks, what, _, how in worlds}):
+        mine = [end for end, world in zip(ends, worlds) if (world[3], *world[:2]) == (how, ranks, what)]
+        print(f"{how.name} of one of {ranks} in {what} steps: {sum(named for named, _ in mine)} of {len(mine)} were told with an op; "
+              f"the last survivor ended after at most {max(seconds for _, seconds in mine):.1f} s", flush=True)
     for _ in range(50):
         if all(now <= then + 16 for now, then in zip(memory_of_gpus(), before)):
             return
@@ -104,20 +110,24 @@ def check_faults(program: str, text: str, folder: pathlib.Path, kills: int) -> N
 def check_refusals(program: str, text: str) -> None:
     flags = ["--text", text, *CUDA, *TINY, *COMMON, "--steps", "2", "--ep", "2"]
 
-    def refuses(words: str, command: list[str], **given: object) -> None:
+    def check(case: tuple[str, list[str], dict[str, object]]) -> None:
+        words, command, given = case
         answer = subprocess.run(command, env=environment(**given), capture_output=True, text=True, timeout=120)
         lines = [line for line in answer.stderr.splitlines() if not line.startswith("launch.sh: ")]
         assert answer.returncode == 2 and lines and all(words in line for line in lines), (words, answer)
 
     two = ["sh", str(LAUNCH), "2", "--", program, *flags]
-    refuses("set NCCL_HOSTID=<rank> NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo", two, CUDA_VISIBLE_DEVICES="0")
-    refuses("--graph over --comm peer takes a GPU for each rank that is a process",
-            [*two, "--comm", "peer", "--capacity", "2", "--graph"], CUDA_VISIBLE_DEVICES="0")
-    refuses("--comm staged is for ranks that are threads", [*two, "--comm", "staged"])
-    refuses("say --comm staged, or start processes that share a GPU", [program, *flags, "--comm", "nccl"], CUDA_VISIBLE_DEVICES="0")
+    one = {"CUDA_VISIBLE_DEVICES": "0"}
     uneven = 'if [ "$RANK" = 1 ]; then export NCCL_MAX_CTAS=2; fi; exec "$@"'
-    refuses("NCCL_MAX_CTAS differs: rank 0 does not set it, rank 1 has '2'",
-            ["sh", str(LAUNCH), *share(2), "2", "--", "sh", "-c", uneven, "sh", program, *flags])
+    at_once(check, [
+        ("set NCCL_HOSTID=<rank> NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo", two, one),
+        ("--graph over --comm peer takes a GPU for each rank that is a process",
+         [*two, "--comm", "peer", "--capacity", "2", "--graph"], one),
+        ("--comm staged is for ranks that are threads", [*two, "--comm", "staged"], {}),
+        ("say --comm staged, or start processes that share a GPU", [program, *flags, "--comm", "nccl"], one),
+        ("NCCL_MAX_CTAS differs: rank 0 does not set it, rank 1 has '2'",
+         ["sh", str(LAUNCH), *share(2), "2", "--", "sh", "-c", uneven, "sh", program, *flags], {}),
+    ])
 
 
 def main() -> int:
@@ -130,8 +140,8 @@ def main() -> int:
         folder = pathlib.Path(place)
         text = write_text(folder)
         check_refusals(program, text)
-        check_bits(program, text, folder)
-        check_captured(program, text, folder)
+        check_bits(program, text)
+        check_captured(program, text)
         check_faults(program, text, folder, kills)
     return 0
 
