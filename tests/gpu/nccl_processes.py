@@ -89,11 +89,11 @@ def lose_rank(program: str, text: str, folder: pathlib.Path, number: int, ranks:
 
 def check_faults(program: str, text: str, folder: pathlib.Path, kills: int) -> None:
     before = memory_of_gpus()
-    stops = max(1, kills // 4)
+    stops = (kills + 3) // 4
     # The longest first.
     worlds = [(ranks, what, seed, how)
               for how, count in ((signal.SIGSTOP, stops), (signal.SIGKILL, kills))
-              for ranks, what, times in ((4, "ordinary", count), (2, "ordinary", count), (2, "captured", max(1, count // 4)))
+              for ranks, what, times in ((4, "ordinary", count), (2, "ordinary", count), (2, "captured", (count + 3) // 4))
               for seed in range(times)]
     ends = at_once(lambda world: lose_rank(program, text, folder, world[0], *world[1]), enumerate(worlds))
     for how, ranks, what in sorted({(how, ranks, what) for ranks, what, _, how in worlds}):
