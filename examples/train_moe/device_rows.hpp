@@ -48,7 +48,9 @@ public:
   }
   bool rows_on_device() const override { return true; }
   /// A rank alone has nobody to meet.
-  bool capturable() const override { return exchange_.ranks() == 1 || stretto::torch::is_capturable<Exchange>(); }
+  bool capturable() const override {
+    return exchange_.ranks() == 1 || stretto::torch::is_capturable<Exchange>();
+  }
   rank_rows& host() override { return host_; }
   Exchange& exchange() { return exchange_; }
   double seconds() override {

@@ -45,9 +45,9 @@ private:
 
 /// For one of the ranks that share a graph, or for a rank with a graph of its own.
 inline std::unique_ptr<step_runner> make_graph_step(std::unique_ptr<step_runner> step, step_parts const& of) {
-  if (of.together)
-    return std::make_unique<graph_step<rank_communicator>>(std::move(step), *of.together, of);
-  return std::make_unique<graph_step<stretto::cuda::lone_rank>>(std::move(step), stretto::cuda::lone_rank{}, of);
+  if (of.together) return std::make_unique<graph_step<rank_communicator>>(std::move(step), *of.together, of);
+  return std::make_unique<graph_step<stretto::cuda::lone_rank>>(std::move(step), stretto::cuda::lone_rank{},
+                                                                of);
 }
 
 } // namespace train_moe

@@ -92,18 +92,21 @@ private:
     if (where.rows.size() == experts && total == rows.size(0)) return;
     throw std::invalid_argument("expert_parallel: a routing of " + std::to_string(total) + " rows to " +
                                 std::to_string(where.rows.size()) + " experts, but there are " +
-                                std::to_string(rows.size(0)) + " rows and " + std::to_string(experts) + " experts");
+                                std::to_string(rows.size(0)) + " rows and " + std::to_string(experts) +
+                                " experts");
   }
 
   auto& host() {
-    if constexpr (device_row_exchange<Exchange>) return exchange_.host();
-    else return exchange_;
+    if constexpr (device_row_exchange<Exchange>)
+      return exchange_.host();
+    else
+      return exchange_;
   }
 
   Exchange& exchange_;
   int local_experts_;
 };
 
-}  // namespace torch
-}  // namespace v0
-}  // namespace stretto
+} // namespace torch
+} // namespace v0
+} // namespace stretto
