@@ -13,6 +13,7 @@
 #include <cstring>
 #include <functional>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -262,6 +263,26 @@ TEST_CASE("parts come by part and then by rank, whoever sorts them, and go back"
     CHECK(same_bits(arrived[rank], expected[rank]));
     CHECK(same_bits(back[rank], sent[rank]));
   }
+}
+
+TEST_CASE("rows that are more or fewer than a handle says are refused, sorted or not, whoever sorts them",
+          "[torch]") {
+  auto const moves = GENERATE(true, false);
+  auto const sorted = GENERATE(true, false);
+  auto const count = GENERATE(7, 9);
+  CAPTURE(moves, sorted, count);
+  std::vector<std::string> told(2);
+  host::group group(2);
+  group.run([&](int rank) {
+    part_mover over(group.communicator(rank), moves);
+    std::vector<int> const two(4, 2);
+    try {
+      st::exchange_parts(over, at::ones({count, 3}), two, two, sorted, "test");
+    } catch (std::invalid_argument const& problem) {
+      told[static_cast<std::size_t>(rank)] = problem.what();
+    }
+  });
+  for (auto const& each : told) CHECK(each == "test: " + std::to_string(count) + " rows for a handle of 8");
 }
 
 TEST_CASE("rows cannot be grouped by no expert, nor sent by counts that are not for every rank", "[torch]") {

@@ -44,6 +44,13 @@ template <row_exchange Exchange> constexpr bool is_capturable() {
 
 namespace detail {
 
+inline void require_rows(at::Tensor const& rows, std::vector<int> const& to, char const* who) {
+  auto const expected = std::accumulate(to.begin(), to.end(), std::int64_t{0});
+  if (rows.size(0) != expected)
+    throw std::invalid_argument(std::string(who) + ": " + std::to_string(rows.size(0)) +
+                                " rows for a handle of " + std::to_string(expected));
+}
+
 /// `move(sent, received, row_bytes)` for `rows` that fit, and a tensor for as many as `from` says.
 template <row_exchange Exchange, class Move>
 at::Tensor exchanged(Exchange& exchange, at::Tensor const& rows, std::vector<int> const& to,
@@ -53,10 +60,7 @@ at::Tensor exchanged(Exchange& exchange, at::Tensor const& rows, std::vector<int
   if (rows.device().is_cpu() == on_device)
     throw std::invalid_argument(std::string(who) + ": rows must be in " + (on_device ? "device" : "host") +
                                 " memory");
-  auto const expected = std::accumulate(to.begin(), to.end(), std::int64_t{0});
-  if (rows.size(0) != expected)
-    throw std::invalid_argument(std::string(who) + ": " + std::to_string(rows.size(0)) +
-                                " rows for a handle of " + std::to_string(expected));
+  require_rows(rows, to, who);
   auto const sent = rows.contiguous();
   auto sizes = rows.sizes().vec();
   sizes[0] = std::accumulate(from.begin(), from.end(), std::int64_t{0});
@@ -123,9 +127,12 @@ at::Tensor exchange_parts(Exchange& exchange, at::Tensor const& rows, std::vecto
     for (std::size_t i = 0; i < counts.size(); ++i) turned[i % parts * ranks + i / parts] = counts[i];
     return turned;
   };
-  if (!sorted)
+  if (!sorted) {
+    // Blocks that are cut out would not show it.
+    detail::require_rows(rows, to, who);
     return exchange_rows(exchange, detail::turned_blocks(rows, to, parts, ranks), of_ranks(to),
                          of_ranks(from), who);
+  }
   return detail::turned_blocks(exchange_rows(exchange, rows, of_ranks(to), of_ranks(from), who),
                                by_part(from), ranks, parts);
 }
