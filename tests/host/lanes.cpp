@@ -1,8 +1,11 @@
 #include "lane_laws.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 #include <algorithm>
+#include <chrono>
+#include <ctime>
 #include <deque>
 #include <functional>
 #include <stdexcept>
@@ -99,8 +102,11 @@ host::lane_options shaken(std::uint64_t seed) {
 } // namespace
 
 TEST_CASE("lanes keep the laws", "[lanes]") {
+  auto const look = std::chrono::microseconds(GENERATE(0, 50, 20000));
   for (std::uint64_t const seed : {0u, 1u, 2u}) {
-    host::lanes lanes(shaken(seed));
+    auto options = shaken(seed);
+    options.look = look;
+    host::lanes lanes(options);
     CHECK(runs_in_order_of_issue(lanes));
     CHECK(wait_orders(lanes, 30));
     CHECK(wait_binds_to_the_last_record(lanes, 30));
@@ -165,6 +171,25 @@ TEST_CASE("a ring that wraps many times loses nothing", "[lanes]") {
   for (int i = 0; i < 20000; ++i) lanes.run(lane::comm, label(dispatch, lane::comm), [&sum, i] { sum += i; });
   lanes.drain();
   CHECK(sum == 20000L * 19999 / 2);
+}
+
+TEST_CASE("a lane looks for what it waits for as long as it was told to, then it sleeps", "[lanes]") {
+  auto const busy_ms = [](std::chrono::microseconds look) {
+    host::lanes lanes({.peers = true, .look = look});
+    auto const start = std::clock();
+    host::lanes::event mark;
+    lanes.run(lane::comm, label(dispatch, lane::comm), [] { sleep_ms(300); });
+    lanes.record(lane::comm, mark);
+    lanes.wait(lane::compute, mark);
+    lanes.run(lane::compute, label(mlp), [] {});
+    lanes.drain();
+    return 1000.0 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  };
+  using std::chrono::milliseconds;
+  CHECK(busy_ms(milliseconds(0)) < 20);
+  CHECK(busy_ms(milliseconds(20)) < 100);
+  // Who looks gives way to others: on a machine with other work its share may be small.
+  CHECK(busy_ms(milliseconds(280)) > 20);
 }
 
 TEST_CASE("drain waits for every lane and may be called at any time", "[lanes]") {

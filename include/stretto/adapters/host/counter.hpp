@@ -1,13 +1,16 @@
 #pragma once
 
+#include <stretto/adapters/host/clock.hpp>
+
 #include <atomic>
 #include <cstdint>
+#include <thread>
 
 namespace stretto {
 inline namespace v0 {
 namespace host {
 
-/// A count that one thread raises and other threads wait for, asleep.
+/// A count that one thread raises and other threads wait for: awake for a while if they are told to, then asleep.
 class counter {
 public:
   std::uint64_t load() const noexcept { return count_.load(std::memory_order_acquire); }
@@ -20,13 +23,23 @@ public:
     if (sleepers_.load() != 0) bell_.notify_all();
   }
 
-  /// Returns the count, which is then at least `count`.
-  std::uint64_t wait_for(std::uint64_t count) noexcept {
-    std::uint64_t const seen = load();
+  /// Returns the count, which is then at least `count`. Looks for it for `look` before it sleeps.
+  std::uint64_t wait_for(std::uint64_t count, clock::duration look = {}) noexcept {
+    std::uint64_t seen = load();
+    if (seen < count && look > clock::duration::zero())
+      for (auto const end = clock::now() + look; seen < count && clock::now() < end; seen = load()) glance();
     return seen >= count ? seen : sleep_until(count);
   }
 
 private:
+  /// Leaves the core to the other thread that it may run at the same time, and now and then to whoever else wants it.
+  static void glance() noexcept {
+#if defined(__x86_64__)
+    for (int pause = 0; pause < 20; ++pause) __builtin_ia32_pause();
+#endif
+    std::this_thread::yield();
+  }
+
   std::uint64_t sleep_until(std::uint64_t count) noexcept {
     sleepers_.fetch_add(1);
     std::uint64_t seen;

@@ -6,6 +6,7 @@
 #include <stretto/detail/op_place.hpp>
 #include <stretto/timeline.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -31,6 +32,10 @@ struct lane_options {
   bool peers = false;
   /// Ops and waits that may be outstanding on one lane; the host blocks when there are more. Rounded up to a power of 2.
   std::size_t ring = 256;
+  /// How long the compute lane and the communication lane look for what they wait for before they sleep: to be woken takes
+  /// tens of microseconds, and a core that was idle is slow at first. Worth it where each of the two has a core to itself.
+  /// Lanes of messages always sleep.
+  std::chrono::microseconds look{0};
   /// Ops of one lane that the timeline holds until it is cleared. 0: no timeline.
   std::size_t spans = 0;
   /// Not 0: each op starts after a random delay of at most `shake_us` microseconds, to shake out races.
@@ -47,6 +52,7 @@ public:
   template <class Start>
   worker(lane on, lane_options const& options, failure_board& board, Start start)
       : board_(board), rank_(options.rank), ring_(power_of_two(options.ring)), mask_(ring_.size() - 1),
+        look_(on == lane::compute || on == lane::comm ? options.look : clock::duration::zero()),
         shake_us_(options.shake_us), random_(options.shake_seed ? mix(options.shake_seed, rank_, on) : 0) {
     spans_.reserve(options.spans);
     std::exception_ptr problem;
@@ -100,7 +106,9 @@ public:
   /// How much was pushed so far: the ticket of the last push. Host only.
   std::uint64_t issued() const noexcept { return issued_; }
   bool completed(std::uint64_t ticket) const noexcept { return completed_.load() >= ticket; }
-  void wait_until_completed(std::uint64_t ticket) noexcept { completed_.wait_for(ticket); }
+  void wait_until_completed(std::uint64_t ticket, clock::duration look = {}) noexcept {
+    completed_.wait_for(ticket, look);
+  }
 
   /// Host only, and only while the lane is idle.
   std::vector<span>& spans() noexcept { return spans_; }
@@ -126,11 +134,11 @@ private:
   void work() noexcept {
     std::uint64_t available = 0;
     for (std::uint64_t done = 0;; ++done) {
-      if (available <= done) available = published_.wait_for(done + 1);
+      if (available <= done) available = published_.wait_for(done + 1, look_);
       item& it = ring_[done & mask_];
       if (it.what == item::stop) return;
       if (it.what == item::wait)
-        it.other->wait_until_completed(it.ticket);
+        it.other->wait_until_completed(it.ticket, look_);
       else if (!board_.failed())
         run(it);
       completed_.raise_to(done + 1);
@@ -187,6 +195,7 @@ private:
   std::vector<item> ring_;
   std::uint64_t const mask_;
   std::vector<span> spans_;
+  clock::duration const look_;
   double const shake_us_;
   std::uint64_t random_;
 
