@@ -161,6 +161,9 @@ std::optional<rank_place> place_in_launch(options const& o) {
       throw input_error(
           "a modelled link is for ranks that are threads; leave out --link-gbps and --link-us, or unset RANK "
           "and WORLD_SIZE");
+  if (o.own_cores)
+    throw input_error("--own-cores shares the cores of a process among its ranks; leave it out, or unset "
+                      "RANK and WORLD_SIZE");
   return rank_place{o.ep, o.pp, here->rank};
 }
 

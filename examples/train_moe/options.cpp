@@ -1,5 +1,6 @@
 #include "options.hpp"
 
+#include "own_cores.hpp"
 #include "run_plan.hpp"
 #include "suggest.hpp"
 
@@ -99,6 +100,12 @@ void check_together(options const& o) {
     throw input_error(
         fmt::format("--ep {} times --pp {} is {} ranks, and a run has at most {}; lower one of them", o.ep,
                     o.pp, o.ep * o.pp, most_ranks));
+  if (o.own_cores && m.device == device_kind::cuda)
+    throw input_error("--own-cores is for ranks that compute on cores; leave it out with --device cuda");
+  if (o.own_cores && usable_cores() < 2 * o.ep * o.pp)
+    throw input_error(fmt::format(
+        "--own-cores takes two cores a rank, and {} ranks may use {}; lower --pp or --ep, or leave it out",
+        o.ep * o.pp, usable_cores()));
   // Refuses what the pipeline cannot serve.
   plan_of(o, o.compare ? policy::serial : o.how);
 }
@@ -220,6 +227,10 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   flags.add("--aux", "X", number(m.auxiliary), "Weight of the load-balancing loss");
   flags.add("--link-gbps", "X", "", "Model a link of this bandwidth between expert ranks");
   flags.add("--link-us", "X", "", "Model a link of this latency between expert ranks");
+  app.add_flag("--own-cores", o.own_cores,
+               "Ranks that are threads: each keeps to its share of the cores, two at least, and waits awake "
+               "for the next op. For a "
+               "machine without other work");
   flags.add("--deadline", "SECONDS", number(o.deadline),
             "How long a rank waits for others, while no rank goes on, before it gives up");
   flags.add("--json", "FILE", "", "Write the results here");

@@ -60,6 +60,7 @@ struct options {
 
   double learning_rate = 4e-3;
   double clip = 1.0;
+  bool own_cores = false; ///< of each rank, where ranks are threads
   double link_gbps = 0;
   double link_us = 0;
   int deadline = 30; ///< seconds that a rank waits for another

@@ -1,6 +1,7 @@
 #include "run_device.hpp"
 
 #include "memory.hpp"
+#include "own_cores.hpp"
 #include "trainer.hpp"
 
 #include <stretto/adapters/host/clock.hpp>
@@ -26,7 +27,10 @@ private:
 class cpu : public run_device {
 public:
   void prepare(options const&, std::optional<rank_place> const&) const override { count_tensor_memory(); }
-  void start_rank(options const&, rank_place const&) const override { stretto::torch::use_one_thread(); }
+  void start_rank(options const& o, rank_place const& place) const override {
+    stretto::torch::use_one_thread();
+    if (o.own_cores) keep_to_own_cores(place.rank, o.pp * o.ep);
+  }
   void finish() const override {}
   std::unique_ptr<rank_transport> make_transport(transport_parts const& of) const override {
     return std::make_unique<host_transport>(of.links);

@@ -13,6 +13,7 @@ template <class Schedule> std::unique_ptr<step_runner> make_thread_lanes_step(st
   stretto::host::lane_options const options{.rank = of.place.rank,
                                             .board = &of.board,
                                             .peers = of.place.pp > 1,
+                                            .look = of.look,
                                             .spans = spans_of_a_step(of.model)};
   using step = schedule_step<Schedule, stretto::torch::tensors, stretto::host::lanes, stage_peers>;
   return std::make_unique<step>(of, options, [](stretto::lane) { stretto::torch::use_one_thread(); });

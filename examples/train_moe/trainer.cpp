@@ -39,6 +39,11 @@ double seconds_since(clock::time_point start) {
   return std::chrono::duration<double>(clock::now() - start).count();
 }
 
+/// How long lanes look before they sleep. With cores of their own for longer than an op takes: only bubbles are slept through.
+std::chrono::microseconds look_of(options const& o) {
+  return o.own_cores ? std::chrono::milliseconds(50) : std::chrono::milliseconds(0);
+}
+
 /// Enough windows for a loss that is good to about 0.01, in whole microbatches of all ranks.
 constexpr int evaluation_windows = 128;
 int evaluation_microbatches(options const& o) {
@@ -73,9 +78,9 @@ public:
       throw input_error("--graph: the exchange of rows between --ep " + std::to_string(run.o.ep) +
                         " ranks cannot be captured; leave out --graph, or say --ep 1");
     auto* const together = transport_->shares_capture() ? &ranks_ : nullptr;
-    runner_ =
-        device_.make_step(run.how, {model_, run.plan, place_, peers_, links.board(), run.o.graph, times_ops(),
-                                    together, transport_.get(), std::chrono::seconds(run.o.deadline)});
+    runner_ = device_.make_step(run.how, {model_, run.plan, place_, peers_, links.board(), run.o.graph,
+                                          times_ops(), together, transport_.get(),
+                                          std::chrono::seconds(run.o.deadline), look_of(run.o)});
   }
 
   /// Rank 0 gets the whole result.
@@ -294,6 +299,7 @@ run_result train(options const& o, policy how, corpus const& text,
     stretto::host::group_options settings;
     settings.deadline = std::chrono::seconds(o.deadline);
     settings.link = {.gigabits_per_second = o.link_gbps, .microseconds = o.link_us};
+    settings.look = look_of(o);
     // Ranks with GPUs meet before every dispatch, and have a thread each.
     if (o.model.device == device_kind::cuda) settings.look = std::chrono::microseconds(200);
     stretto::host::group group(o.ep * o.pp, settings);

@@ -78,6 +78,8 @@ def check_words(refuse: Refusals) -> None:
         if there.exists() and run(str(there), "--help").returncode == 0:
             Refusals(str(there), refuse.folder).says("there is no NVIDIA driver", "--device", "cuda")
     refuse.says("--link-us models a link", "--device", "cuda", "--link-us", "5")
+    refuse.says("--own-cores is for ranks that compute on cores", "--device", "cuda", "--own-cores")
+    refuse.says("--own-cores takes two cores a rank, and 256 ranks may use", "--own-cores", "--pp", "4", "--ep", "64", "--experts", "64")
     refuse.says("cpu, cuda", "--device", "tpu")
     refuse.says("say --device cuda", "--graph", "--capacity", "4")
     refuse.says("--capacity 4.00, which always suffices", "--graph", "--device", "cuda")
