@@ -81,9 +81,10 @@ PREDICTED = """\
 ## Predicted and measured
 
 `train_moe --trace` writes down the ops of its last step. `plan --measured` sets that step beside the replay of its plan. What an
-op costs comes from the trace of another run of the same model, in which one op runs at a time: the median over the microbatches.
-So nothing is fitted to the step that is predicted, and what the replay leaves out shows: messages, the time to wake a thread,
-and ops that slow each other down. The plan replayed with the times of the step's own ops tells the last from the others.
+op costs comes from the trace of another run of the same model, in which one op runs at a time: the mean over the microbatches.
+Its policy is `serial`, or that of the step, which puts communication on the lane where it will run. So nothing is fitted to the step that
+is predicted, and what the replay leaves out shows: messages, the time to wake a thread, and ops that slow each other down. The plan
+replayed with the times of the step's own ops tells the last from the others.
 
     train_moe --text /usr/include/c++ --layers 6 --ep 1 --microbatches 6 --steps 3 --policy serial --pipeline zero_bubble_h1 \\
               --trace serial.json
