@@ -4,7 +4,7 @@ Three tables of Markdown on stdout; --json keeps all figures.
 
 scaling     tokens a second on 1, 2, 4 ... GPUs, expert parallel, with as many tokens a GPU, without overlap and with it;
 pipelines   for each grid of pipeline x expert ranks the step of every pipeline, and as a ratio to the first of --ways, beside the
-            replay of its plan with op costs from a serial run at equal expert ranks (no constant is fitted);
+            replay of its plan with op costs from serial runs at equal expert ranks (no constant is fitted);
 memory      the peak of each pipeline rank beside the live layers of its plan times the size of a layer, which comes from two
             serial runs of different depth; what embedding, head and a single op take counts once, on every rank.
 
@@ -14,7 +14,10 @@ and backward between two barriers, medians; tokens a second count the update too
 """
 
 import argparse
+import concurrent.futures
 import datetime
+import functools
+import itertools
 import json
 import os
 import pathlib
@@ -24,7 +27,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import child
 from arguments import Parser, above_0, at_least, existing, list_of, new_file, policy, program, refused, shell_words
@@ -41,13 +44,13 @@ class Trainer:
     """Runs of train_moe; what they write lies in a folder."""
 
     def __init__(self, given: argparse.Namespace, model: dict, folder: pathlib.Path) -> None:
-        self.given, self.model, self.folder, self.runs = given, model, folder, 0
+        self.given, self.model, self.folder, self.runs = given, model, folder, itertools.count(1)
 
-    def run(self, pp: int, ep: int, pipeline: str, policy: str, traces: bool = False, **changes: int) -> tuple[dict, pathlib.Path]:
-        """The results, and where the trace is."""
-        given, ranks = self.given, pp * ep
-        self.runs += 1
-        results, trace = self.folder / f"{self.runs}.json", self.folder / f"{self.runs}.trace.json"
+    def run(self, pp: int, ep: int, pipeline: str, policy: str, traces: bool = False, cores: tuple[int, ...] | None = None,
+            **changes: int) -> tuple[dict, pathlib.Path]:
+        """The results, and where the trace is. It keeps to those cores, if any are named."""
+        given, ranks, number = self.given, pp * ep, next(self.runs)
+        results, trace = self.folder / f"{number}.json", self.folder / f"{number}.trace.json"
         flags = [word for name, value in {**self.model, **changes}.items() for word in ("--" + name.replace("_", "-"), str(value))]
         flags += ["--text", given.text, "--device", given.device, "--pp", str(pp), "--ep", str(ep), "--policy", policy, "--steps",
                   str(given.warm_up + given.steps), "--lr", "1e-12", "--deadline", "120", "--json", str(results)]
@@ -55,7 +58,8 @@ class Trainer:
         flags += ["--chunks", "2"] if pipeline.startswith("interleaved") else []
         flags += ["--trace", str(trace)] if traces else []
         launch = ["sh", str(LAUNCH), *(["--share-gpu"] if given.share_gpu else []), str(ranks), "--"]
-        command = [*([] if given.threads or ranks == 1 else launch), given.train_moe, *flags, *shlex.split(given.more)]
+        keep = ["taskset", "-c", ",".join(map(str, cores))] if cores else []
+        command = [*keep, *([] if given.threads or ranks == 1 else launch), given.train_moe, *flags, *shlex.split(given.more)]
         # No program here has a use for NVLink multicast.
         done = child.run(command, given.limit, env={"NCCL_NVLS_ENABLE": "0", **os.environ})
         if done.returncode:
@@ -70,6 +74,30 @@ class Trainer:
         told["exposed_ms"] = None if exposed is None else 1e3 * exposed / len(told["step_seconds"])
         print(f"{pp} x {ep} ranks, {pipeline or 'no pipeline'}, {policy}: {statistics.median(told['ms']):.1f} ms", file=sys.stderr, flush=True)
         return told, trace
+
+    @functools.cache
+    def serial(self, ep: int) -> tuple[dict, pathlib.Path]:
+        return self.run(1, ep, "zero_bubble_h1", "serial", traces=True)
+
+    def serial_traces(self, pp: int, ep: int, policy: str) -> list[pathlib.Path]:
+        """Of runs in which one op runs at a time. On GPUs one. On cores, which share caches, memory and clock, as many at the same time
+        as there are pipeline ranks, each on its share of the cores, with the policy whose lanes the ops are for."""
+        cores = sorted(os.sched_getaffinity(0))
+        if self.given.device != "cpu" or len(cores) < pp:
+            return [self.serial(ep)[1]]
+        shares = [tuple(cores[rank * len(cores) // pp:(rank + 1) * len(cores) // pp]) for rank in range(pp)]
+        with concurrent.futures.ThreadPoolExecutor(pp) as at_once:
+            return list(at_once.map(lambda mine: self.run(1, ep, "zero_bubble_h1", policy, traces=True, cores=mine)[1], shares))
+
+    def costs(self, traces: list[pathlib.Path], ep: int) -> pathlib.Path:
+        """All of them as one run, each with ranks of its own."""
+        if len(traces) == 1:
+            return traces[0]
+        all_of_it = [json.loads(trace.read_text()) for trace in traces]
+        events = [{**event, "pid": event["pid"] + run * ep} for run, of in enumerate(all_of_it) for event in of["traceEvents"]]
+        file = self.folder / f"{next(self.runs)}.costs.json"
+        file.write_text(json.dumps({**all_of_it[0], "traceEvents": events}))
+        return file
 
     def plan(self, *words: object) -> dict:
         done = child.run([self.given.plan, *map(str, words), "--json"], self.given.limit)
@@ -102,28 +130,43 @@ def scaling(trainer: Trainer, counts: list[int], policies: list[str]) -> tuple[s
     return table(head, rows), found
 
 
-def sizes_of_memory(trainer: Trainer, ep: int, whole: dict) -> tuple[float, float]:
+@functools.cache
+def sizes_of_memory(trainer: Trainer, ep: int) -> tuple[float, float]:
     """Bytes that a rank's step takes without its layers, and that a layer and microbatch keeps for its backward: of ranks in series,
     which keep one microbatch."""
     layers = trainer.model["layers"]
+    whole, _ = trainer.serial(ep)
     half, _ = trainer.run(1, ep, "zero_bubble_h1", "serial", layers=layers // 2)
     deep, shallow = max(whole["process_peak_bytes"]), max(half["process_peak_bytes"])
     a_layer = (deep - shallow) / (layers - layers // 2)
     return deep - layers * a_layer, a_layer
 
 
-def pipelines(trainer: Trainer, pp: int, ep: int, ways: list[str], serial: dict, found: list[dict],
+def runs_with_costs(trainer: Trainer, pp: int, ep: int, ways: list[str]) -> Iterator[tuple[str, dict, pathlib.Path, pathlib.Path]]:
+    """Each way, its results, its trace, and what its ops cost in serial runs. A machine with other work changes by the minute: where
+    such runs are no matter they are made before and behind each two ways of one policy."""
+    behind: dict[str, list[pathlib.Path]] = {}
+    for policy, of_policy in itertools.groupby(ways, lambda way: way.split(":")[1]):
+        together = list(of_policy)
+        for two in (together[at:at + 2] for at in range(0, len(together), 2)):
+            before = behind.get(policy) or trainer.serial_traces(pp, ep, policy)
+            found = [(way, *trainer.run(pp, ep, *way.split(":"), traces=True)) for way in two]
+            behind = {policy: trainer.serial_traces(pp, ep, policy)}
+            costs = trainer.costs(sorted({*before, *behind[policy]}), ep)
+            yield from ((*one, costs) for one in found)
+
+
+def pipelines(trainer: Trainer, pp: int, ep: int, ways: list[str], found: list[dict],
               save: Callable[[], None]) -> tuple[str, str]:
     """The table of times, and that of memory unless ranks are threads; `found` gets what they say, and is saved way by way."""
     model, first, rows, memory = trainer.model, None, [], []
-    for way in ways:
+    for way, told, trace, costs in runs_with_costs(trainer, pp, ep, ways):
         pipeline, policy = way.split(":")
-        told, trace = trainer.run(pp, ep, pipeline, policy, traces=True)
-        replay = trainer.plan("--measured", trace, "--costs", serial["trace"])
+        replay = trainer.plan("--measured", trace, "--costs", costs)
         middle = statistics.median(told["ms"])
         ops = [sum(rank[which]["compute"] for rank in replay["per_rank"]) for which in ("predicted", "measured")]
         one = dict(pp=pp, ep=ep, pipeline=pipeline, policy=policy, ms=told["ms"], predicted_ms=replay["predicted_makespan"],
-                   traced_ms=replay["measured_makespan"], compute=ops[1] / ops[0], exposed_ms=told["exposed_ms"])
+                   traced_ms=replay["measured_makespan"], own_ops_ms=replay["makespan_of_own_ops"], compute=ops[1] / ops[0], exposed_ms=told["exposed_ms"])
         found.append(one)
         first = first or one
         of_first = [one["predicted_ms"] / first["predicted_ms"], middle / statistics.median(first["ms"])]
@@ -132,13 +175,14 @@ def pipelines(trainer: Trainer, pp: int, ep: int, ways: list[str], serial: dict,
                      f"{of_first[1] / of_first[0]:.3f}", exposed_of(told)])
         one["peak_bytes"] = told["process_peak_bytes"]
         save()
-        if "a_layer" not in serial:
+        if trainer.given.threads:
             continue
+        base, a_layer = sizes_of_memory(trainer, ep)
         live = trainer.plan("--pipeline", pipeline, "--ranks", pp, "--microbatches", model["microbatches"], "--replay", "phases", "--layers",
                             model["layers"], *(["--chunks", 2] if pipeline.startswith("interleaved") else []))
         for rank in range(pp):
             layers = live["per_rank"][rank]["peak_live"] * model["layers"] / pp
-            planned, measured = serial["base"] + layers * serial["a_layer"], max(one["peak_bytes"][rank * ep:(rank + 1) * ep])
+            planned, measured = base + layers * a_layer, max(one["peak_bytes"][rank * ep:(rank + 1) * ep])
             memory.append([pipeline, str(rank), f"{layers:g}", f"{planned / 2**20:.1f}", f"{measured / 2**20:.1f}", f"{measured / planned:.3f}"])
             one.setdefault("planned_bytes", []).append(planned)
         save()
@@ -227,14 +271,8 @@ def main() -> None:
         if given.ranks:
             shown, written["scaling"] = scaling(trainer, given.ranks, given.policies)
             print("### Scaling, with as many tokens a rank\n\n" + shown, flush=True)
-        serials: dict[int, dict] = {}
         for pp, ep in given.grids:
-            if ep not in serials:
-                told, trace = trainer.run(1, ep, "zero_bubble_h1", "serial", traces=True)
-                serials[ep] = dict(trace=trace)
-                if not given.threads:
-                    serials[ep]["base"], serials[ep]["a_layer"] = sizes_of_memory(trainer, ep, told)
-            shown, memory = pipelines(trainer, pp, ep, given.ways, serials[ep], written["pipelines"], save)
+            shown, memory = pipelines(trainer, pp, ep, given.ways, written["pipelines"], save)
             print(f"### {pp} pipeline ranks x {ep} expert ranks\n\n{shown}\n{memory}", flush=True)
     save()
 
