@@ -1,4 +1,5 @@
 #include "device_memory.hpp"
+#include "under_a_tool.hpp"
 
 #include <stretto/adapters/cublas.hpp>
 #include <stretto/adapters/cuda.hpp>
@@ -21,6 +22,7 @@ using namespace stretto;
 using cublas::expert_shape;
 using cublas::gradient_sum;
 using test::device_bytes;
+using test::times;
 using bytes = std::vector<unsigned char>;
 using numbers = std::vector<double>;
 using row_counts = std::vector<std::int64_t>;
@@ -309,7 +311,7 @@ TEST_CASE("two lanes at once give the bits of each alone", "[gpu][building-block
     cublas::stream_handles handles;
     CHECK(&handles.on(streams[0].get()) == &handles.on(streams[0].get()));
     CHECK(&handles.on(streams[0].get()) != &handles.on(streams[1].get()));
-    for (int round = 0; round < 20; ++round) {
+    for (int round = 0; round < times(20, 2); ++round) {
       for (auto& each : problems) each->prepare(gradient_sum::write);
       for (int again = 0; again < 4; ++again)
         for (int i = 0; i < 2; ++i) problems[i]->issue(handles.on(streams[i].get()), gradient_sum::write);
@@ -322,7 +324,7 @@ TEST_CASE("two lanes at once give the bits of each alone", "[gpu][building-block
     for (int i = 0; i < 2; ++i)
       ranks[i] = std::thread([&, i] {
         cublas::stream_handles handles;
-        for (int again = 0; again < 80; ++again)
+        for (int again = 0; again < times(80, 4); ++again)
           problems[i]->issue(handles.on(streams[i].get()), gradient_sum::write);
         cuda::check(cudaStreamSynchronize(streams[i].get()), "cudaStreamSynchronize");
       });
@@ -424,7 +426,7 @@ TEST_CASE("a handle that changes streams keeps its workspace and its order", "[g
 
   cublas::handle moving(first.get());
   p.prepare(gradient_sum::write);
-  for (int again = 0; again < 50; ++again) {
+  for (int again = 0; again < times(50, 8); ++again) {
     p.issue(moving, gradient_sum::write);
     moving.move_to(moving.stream() == first.get() ? second.get() : first.get());
   }

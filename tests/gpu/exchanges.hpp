@@ -2,6 +2,7 @@
 
 #include "device_memory.hpp"
 #include "laws/row_exchange.hpp"
+#include "under_a_tool.hpp"
 
 #include <stretto/adapters/cuda.hpp>
 #include <stretto/adapters/host.hpp>
@@ -48,7 +49,7 @@ using graph_of_all = cuda::step_graph<cuda::thread_stream, cuda::no_graph_memory
 
 template <class Exchange>
 Exchange make_exchange(host::group& group, int rank,
-                       std::chrono::milliseconds deadline = std::chrono::milliseconds(10000),
+                       std::chrono::milliseconds deadline = patiently(std::chrono::milliseconds(10000)),
                        std::function<void(bool)> waits = {}) {
   auto const failed = [&board = group.board()] { return board.failed(); };
   return Exchange(group.communicator(rank), cuda::thread_stream{},
@@ -356,7 +357,8 @@ template <class Exchange> bool keeps_the_laws(int ranks, int gpus) {
 template <class Exchange> void check_delays() {
   int const ranks = GENERATE(2, 4), gpus = GENERATE(1, 2);
   need_gpus(gpus);
-  CHECK(wrong_rounds<Exchange>({.ranks = ranks, .gpus = gpus, .rounds = 200, .delays = true}) == 0);
+  CHECK(wrong_rounds<Exchange>({.ranks = ranks, .gpus = gpus, .rounds = times(200, 20), .delays = true}) ==
+        0);
   CHECK(keeps_the_laws<Exchange>(ranks, gpus));
 }
 
@@ -368,7 +370,7 @@ template <class Exchange> void check_replays() {
   CAPTURE(ranks, gpus);
   auto const row_bytes = static_cast<std::size_t>(rows == many_rows ? 300 : 64);
   CHECK(wrong_replays<Exchange>({ranks, gpus, rows, row_bytes, rows == many_rows ? 3 : 5, true},
-                                rows == many_rows ? 3 : 20) == 0);
+                                times(rows == many_rows ? 3 : 20, 2)) == 0);
 }
 
 /// Whether a step that fails on one rank ends on both, and the next one brings the right bytes.

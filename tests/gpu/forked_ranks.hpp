@@ -1,5 +1,7 @@
 #pragma once
 
+#include "under_a_tool.hpp"
+
 #include <stretto/adapter.hpp>
 
 #include <catch2/catch_test_macros.hpp>
@@ -199,7 +201,7 @@ std::vector<outcome> run_forked(int ranks, Prepare const& prepare, Body const& b
   for (bool goes_on = true; goes_on;) {
     goes_on = false;
     double const now = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    bool const late = now > static_cast<double>(limit.count());
+    bool const late = now > static_cast<double>(patiently(limit).count());
     for (std::size_t rank = 0; rank < found.size(); ++rank) {
       auto& one = found[rank];
       if (one.seconds > 0) continue;

@@ -160,7 +160,7 @@ TEST_CASE("rows and messages on communicators of their own, issued in another or
         std::vector<int> const counts(2, 512);
         device_bytes const out(1024 * 256), in(1024 * 256);
         int wrong = 0;
-        for (int round = 0; round < 60; ++round) {
+        for (int round = 0; round < test::times(60, 10); ++round) {
           auto const exchange = [&] {
             nccl::check(cudaMemsetAsync(out.data(), round + 100 * rank, out.size(), lane.get()),
                         "cudaMemsetAsync");

@@ -32,7 +32,7 @@ void on_own_gpu(int rank, int ranks) { test::use_gpu_of_rank(rank, ranks); }
 struct joined {
   explicit joined(shared_exchange ranks, std::chrono::milliseconds deadline = seconds(60),
                   nccl::communicator_options const& how = {.most_ctas = 4})
-      : gpu(choose(ranks)), session(ranks, {deadline, [this] { return board.failed(); }}),
+      : gpu(choose(ranks)), session(ranks, {test::patiently(deadline), [this] { return board.failed(); }}),
         watchdog(session, board, ranks.rank()), all(*session.split(0, how)),
         rows(ranks, all, {stream.get()}) {
     all.connect();
@@ -310,7 +310,7 @@ TEST_CASE("the watchdog looks at calls while another thread captures, and spoils
         nccl::check(cudaStreamBeginCapture(mine.stream.get(), cudaStreamCaptureModeGlobal),
                     "cudaStreamBeginCapture");
         // The call is older than the deadline then, and is looked at.
-        std::this_thread::sleep_for(std::chrono::milliseconds(3800));
+        std::this_thread::sleep_for(test::patiently(std::chrono::milliseconds(3800)));
         call();
         nccl::check(cudaStreamEndCapture(mine.stream.get(), &captured), "cudaStreamEndCapture");
         nccl::check(cudaGraphDestroy(captured), "cudaGraphDestroy");

@@ -20,7 +20,7 @@ bool rounds_are_right(shared_exchange& ranks, int gpus) {
   bool right = true;
   for (rows_of const rows : {random_rows, no_rows, rows_to_the_first, many_rows}) {
     std::vector<round_data> data;
-    for (int round = 0; round < (rows == random_rows ? 50 : 4); ++round)
+    for (int round = 0; round < (rows == random_rows ? times(50, 6) : 4); ++round)
       data.emplace_back(round_bytes(ranks.rank(), ranks.ranks(), round, round, rows, 64));
     for (auto const& each : data) {
       delay(own.get());

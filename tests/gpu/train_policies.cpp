@@ -1,4 +1,5 @@
 #include "training.hpp"
+#include "under_a_tool.hpp"
 
 #include <train_moe/graph_step.hpp>
 #include <train_moe/schedule_step.hpp>
@@ -158,6 +159,8 @@ TEST_CASE("on a GPU every policy gives the bits of ordinary autograd", "[gpu]") 
   o.model.type = GENERATE(number_type::f32, number_type::bf16);
   o.ep = GENERATE(1, 2);
   o.microbatches = GENERATE(1, 2, 3, 8);
+  // The kernels are the same in all of them.
+  if (under_a_tool() && (o.ep == 1 || o.microbatches != 2)) return;
   CAPTURE(o.ep, o.microbatches, o.model.type);
   check_policies(o, corpus(file.path(), o.model.sequence));
 }
