@@ -352,6 +352,7 @@ cudaError_t cudaFree(void* address) {
 }
 cudaError_t cudaHostAlloc(void** made, std::size_t bytes, unsigned) {
   if (is_unsafe()) return fails(cudaErrorStreamCaptureUnsupported);
+  if (std::getenv("STRETTO_NO_PINNED_MEMORY")) return fails(cudaErrorMemoryAllocation);
   *made = std::aligned_alloc(128, (bytes + 127) / 128 * 128);
   return *made ? cudaSuccess : fails(cudaErrorMemoryAllocation);
 }

@@ -74,7 +74,13 @@ public:
     begun_.record(here);
     own_.copy(in + own_place, out + first_[me_], own, begun_);
     auto& mine = own_staging_->buffers[turn_++ % 2];
-    std::size_t const chunk = send_out(mine, out, own, here);
+    std::size_t chunk = 0;
+    try {
+      chunk = send_out(mine, out, own, here);
+    } catch (...) {
+      own_.try_join(here);
+      throw;
+    }
     own_.join(here);
     post(mine, own, chunk);
     {
