@@ -266,6 +266,13 @@ def check_pipeline_results(program: str, text: str, folder: pathlib.Path) -> Non
         seen = {name.replace(" lower", "").replace(" higher", "") for name in names}
         assert seen == {f"{way} {what} S{stage}" for what in stages for stage in stages[what]}, names
 
+    # As many ranks as have two cores.
+    if ranks := min(len(os.sched_getaffinity(0)) // 2, 2):
+        plain, own = (one("--ep", "1", "--pp", str(ranks), "--pipeline", "zero_bubble_v", "--policy", "two_stream_1f1b", *more)
+                      for more in ([], ["--own-cores"]))
+        for key in ("losses", "grad_digest", "heldout_loss"):
+            assert own[key] == plain[key], key
+
     answer = run(program, "--text", text, *TINY, "--compare", "--pp", "2", "--pipeline", "zero_bubble_h1",
                  "--json", str(folder / "one.json"))
     assert answer.returncode == 0 and answer.stderr == "", answer
