@@ -45,12 +45,30 @@ void matrix_is_written(void const* begin, std::size_t rows, std::size_t columns,
 }
 
 /// Else the product reads what was there, which then must have been written by others. Factors lie on the host here.
-bool is_zero(void const* factor, cublasComputeType_t compute) {
+bool is_zero(void const* factor, cudaDataType_t type) {
   auto const* const bytes = static_cast<unsigned char const*>(factor);
-  bool const is_half = compute == CUBLAS_COMPUTE_16F || compute == CUBLAS_COMPUTE_16F_PEDANTIC;
-  bool const is_wide = compute == CUBLAS_COMPUTE_64F || compute == CUBLAS_COMPUTE_64F_PEDANTIC;
-  auto const size = is_wide ? 8 : is_half ? 2 : 4;
-  return std::all_of(bytes, bytes + size, [](unsigned char each) { return each == 0; });
+  return std::all_of(bytes, bytes + bytes_of(type), [](unsigned char each) { return each == 0; });
+}
+
+/// Of the factors of such a product.
+cudaDataType_t type_of_factors(cublasComputeType_t compute) {
+  switch (compute) {
+  case CUBLAS_COMPUTE_64F:
+  case CUBLAS_COMPUTE_64F_PEDANTIC:
+    return CUDA_R_64F;
+  case CUBLAS_COMPUTE_16F:
+  case CUBLAS_COMPUTE_16F_PEDANTIC:
+    return CUDA_R_16F;
+  default:
+    return CUDA_R_32F;
+  }
+}
+cudaDataType_t type_of_factors(cublasLtMatmulDesc_t of) {
+  std::int32_t type = CUDA_R_32F;
+  std::size_t told = 0;
+  static_cast<void>(
+      cublasLtMatmulDescGetAttribute(of, CUBLASLT_MATMUL_DESC_SCALE_TYPE, &type, sizeof type, &told));
+  return static_cast<cudaDataType_t>(type);
 }
 
 cudaStream_t stream_of(cublasHandle_t handle) {
@@ -84,7 +102,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t ta, cublasO
                             cublasGemmAlgo_t algorithm) {
   auto const status = behind("cublasGemmEx", handle, ta, tb, m, n, k, alpha, a, a_type, lda, b, b_type, ldb,
                              beta, c, c_type, ldc, compute, algorithm);
-  if (status == CUBLAS_STATUS_SUCCESS && is_zero(beta, compute))
+  if (status == CUBLAS_STATUS_SUCCESS && is_zero(beta, type_of_factors(compute)))
     matrix_is_written(c, std::size_t(m), std::size_t(n), std::size_t(ldc), bytes_of(c_type),
                       stream_of(handle));
   return status;
@@ -100,7 +118,7 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
   auto const status =
       behind("cublasGemmStridedBatchedEx", handle, ta, tb, m, n, k, alpha, a, a_type, lda, stride_a, b,
              b_type, ldb, stride_b, beta, c, c_type, ldc, stride_c, batch, compute, algorithm);
-  if (status == CUBLAS_STATUS_SUCCESS && is_zero(beta, compute))
+  if (status == CUBLAS_STATUS_SUCCESS && is_zero(beta, type_of_factors(compute)))
     for (int i = 0; i < batch; ++i)
       matrix_is_written(
           static_cast<std::byte*>(c) + std::size_t(i) * std::size_t(stride_c) * bytes_of(c_type),
@@ -117,7 +135,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t how,
   is_written(workspace, workspace_bytes, on);
   auto const status = behind("cublasLtMatmul", handle, how, alpha, a, of_a, b, of_b, beta, c, of_c, d, of_d,
                              algorithm, workspace, workspace_bytes, on);
-  if (status != CUBLAS_STATUS_SUCCESS || !is_zero(beta, CUBLAS_COMPUTE_32F)) return status;
+  if (status != CUBLAS_STATUS_SUCCESS || !is_zero(beta, type_of_factors(how))) return status;
   auto const width =
       bytes_of(static_cast<cudaDataType_t>(attribute_of<std::uint32_t>(of_d, CUBLASLT_MATRIX_LAYOUT_TYPE)));
   auto rows = attribute_of<std::uint64_t>(of_d, CUBLASLT_MATRIX_LAYOUT_ROWS),
