@@ -40,6 +40,21 @@ TEST_CASE("every transport between threads and every policy give the same bits",
     }
 }
 
+TEST_CASE("of ranks that keep their rows one gives the bits of any transport, two those of any policy",
+          "[gpu]") {
+  text_file const file;
+  auto o = small();
+  o.ep = GENERATE(1, 2);
+  o.capacity = GENERATE(0.0, 2.0);
+  CAPTURE(o.ep, o.capacity);
+  corpus const text(file.path(), o.model.sequence);
+  if (o.ep > 1) o.transport = transport_kind::none;
+  auto const yardstick = run(o, policy::autograd, text);
+  o.transport = transport_kind::none;
+  for (auto const how : {policy::serial, policy::two_stream_1f1b, policy::split_dw})
+    CHECK(same(run(o, how, text), yardstick));
+}
+
 TEST_CASE("stages of a pipeline that are threads give the bits of one stage", "[gpu]") {
   text_file const file;
   auto o = small();
