@@ -20,8 +20,8 @@ template <int K> void run(void (*body)(context&), place<K>& at, int times) {
   st::detail::give_back<st::null_tensors::tensor> const* const releases[64] = {};
   for (int i = 0; i < times; ++i) {
     context c{tensors, all, nullptr, events, releases, {}, {}};
-    c.f = {&at.phases, &at.forward, &at.next, &ports[0], &ports[1], nullptr, 0, 1, 2};
-    c.b = {&at.phases, &at.backward, &at.next, &ports[2], &ports[3], nullptr, 0, 1, 1};
+    c.f = {{&at.phases, &at.forward, &at.next, 1, 2}, &ports[0], &ports[1], nullptr, 0};
+    c.b = {{&at.phases, &at.backward, &at.next, 1, 1}, &ports[2], &ports[3], nullptr, 0};
     body(c);
   }
 }

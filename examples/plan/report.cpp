@@ -76,10 +76,8 @@ report report_of(picture const& one) {
     stretto::rank_report const& from = one.run.rank(rank);
     result.ranks.push_back({from.compute, from.comm, from.exposed, one.run.bubble(rank),
                             static_cast<double>(from.peak_live) / one.facts().chunks});
-    for (long at = 0; at < one.of.size(rank); ++at) {
-      stretto::detail::each_output(one.facts(), rank, one.of.calls(rank)[at],
-                                   [&](auto const&) { ++result.messages; });
-    }
+    for (long at = 0; at < one.of.size(rank); ++at)
+      result.messages += stretto::detail::sent_by(one.facts(), rank, one.of.calls(rank)[at]).count;
   }
   return result;
 }

@@ -144,9 +144,10 @@ template <class... B> struct Blocks {
   template <int K> using block = typename detail::nth<K, B..., error::nothing>::type;
 };
 
-template <class M> concept model_type = requires {
-  { M::count } -> std::convertible_to<int>;
-  typename M::template block<0>;
+template <class Model>
+concept model_type = requires {
+  { Model::count } -> std::convertible_to<int>;
+  typename Model::template block<0>;
 };
 
 template <class Model, int... K> constexpr chain_facts make_chain(std::integer_sequence<int, K...>) {

@@ -54,17 +54,21 @@ template <class Tensors, class Peers> struct receive_task {
   }
 };
 
-/// One side of a body: a layer, its state for one microbatch, and where it meets the outside.
-template <class Tensor, class Event> struct body_side {
+/// A layer and its state for one microbatch, whatever their types.
+template <class Tensor> struct layer_place {
   void* phases = nullptr;
   boundary<Tensor>* state = nullptr;
   boundary<Tensor>* next = nullptr;
+  int index = 0;
+  int microbatch = 0;
+};
+
+/// One side of a body: where it works, and where it meets the outside.
+template <class Tensor, class Event> struct body_side : layer_place<Tensor> {
   Event* after = nullptr;  ///< of what spoke last for the microbatch
   Event* event = nullptr;  ///< recorded when this side hands something over
   posted_message<Tensor, Event> const* leaves = nullptr;  ///< set if what it hands over leaves the rank
-  unsigned known = ~0U;  ///< lanes that need not wait for `after` (`bit_of`)
-  int index = 0;
-  int microbatch = 0;
+  unsigned known = ~0U; ///< lanes that need not wait for `after` (`bit_of`)
 };
 
 template <class Tensors, class Lanes, class Peers> struct body_context {
@@ -80,6 +84,10 @@ template <class Tensors, class Lanes, class Peers> struct body_context {
   side f;
   side b;
 
+  /// Unless the lane knows what spoke last for the microbatch of the side.
+  STRETTO_ALWAYS_INLINE void wait_at_port(lane on, side const& at) {
+    if ((at.known & bit_of(on)) == 0) lanes.wait(on, *at.after);
+  }
   void send(posted_message<tensor, typename Lanes::event> const& m) {
     if (m.after != nullptr) lanes.wait(m.on, *m.after);
     lanes.run(m.on, label_of(m.what, m.on), send_task<Tensors, Peers>{&tensors, peers, m.where, m.what});
@@ -95,16 +103,17 @@ template <class Tensors, class Lanes, class Peers> struct body_context {
 /// What is queued on a lane: one pass of one node, and what goes back after it.
 template <class Model, int K, int Node, pass What, class Tensors> struct node_task {
   Tensors* tensors;
-  layer<typename Model::template block<K>>* phases;
-  slot<Model, K, Tensors>* state;
-  boundary<typename Tensors::tensor>* next;
-  give_back<typename Tensors::tensor> const* first;
-  give_back<typename Tensors::tensor> const* last;
-  int index;
-  int microbatch;
+  layer_place<typename Tensors::tensor> at;
+  give_back<typename Tensors::tensor> const* const* releases; ///< where they begin, and those of the next op
 
   STRETTO_ALWAYS_INLINE void operator()() const {
-    node_run<Model, K, Node, Tensors> const run{*tensors, *phases, *state, *next, index, microbatch};
+    node_run<Model, K, Node, Tensors> const run{
+        *tensors,
+        *static_cast<layer<typename Model::template block<K>>*>(at.phases),
+        *static_cast<slot<Model, K, Tensors>*>(at.state),
+        *at.next,
+        at.index,
+        at.microbatch};
     if constexpr (What == pass::forward)
       run.forward();
     else if constexpr (What == pass::backward)
@@ -113,7 +122,7 @@ template <class Model, int K, int Node, pass What, class Tensors> struct node_ta
       run.backward_input();
     else
       run.backward_weight();
-    for (auto const* r = first; r != last; ++r) (*r)(*tensors);
+    for (auto const *r = releases[0], *last = releases[1]; r != last; ++r) (*r)(*tensors);
   }
 };
 
@@ -129,52 +138,35 @@ template <class S, form F, int Forward, int Backward, class Tensors, class Lanes
 
   // Function templates and no lambdas: there is one instantiation for each row of each body.
 
-  /// Makes lane `On` wait for row `W`: for a port unless the lane knows it, else for the event of the row.
-  template <int W, lane On> STRETTO_ALWAYS_INLINE static void wait_for(context& c, typename context::side& side) {
-    if constexpr (W >= 0) {
-      if constexpr (table::value.ops[W].is_port()) {
-        if ((side.known & bit_of(On)) == 0) c.lanes.wait(On, *side.after);
-      } else {
-        c.lanes.wait(On, c.events[events.id[W]]);
-      }
-    }
-  }
-
   template <int Index> STRETTO_ALWAYS_INLINE static void step(context& c) {
     constexpr op const& o = table::value.ops[Index];
-    if constexpr (!o.is_port()) {
-      auto& side = o.is_forward() ? c.f : c.b;
-      static_assert(o.wait[index_of(lane::send_lower)] < 0 && o.wait[index_of(lane::send_higher)] < 0 &&
-                    o.wait[index_of(lane::receive_lower)] < 0 && o.wait[index_of(lane::receive_higher)] < 0);
-      wait_for<o.wait[index_of(lane::compute)], o.on>(c, side);
-      wait_for<o.wait[index_of(lane::comm)], o.on>(c, side);
-      wait_for<o.wait[index_of(lane::forward_port)], o.on>(c, side);
-      wait_for<o.wait[index_of(lane::backward_port)], o.on>(c, side);
-      using model = typename S::model;
-      using block = typename model::template block<o.block>;
-      constexpr phase_kind kind = dataflow_of<block>::value.kind[dataflow_of<block>::value.first_phase_of(o.node)];
-      c.lanes.run(o.on, op_label{kind, o.what, o.on, side.index, side.microbatch},
-                  node_task<model, o.block, o.node, o.what, Tensors>{
-                      &c.tensors, static_cast<layer<block>*>(side.phases),
-                      static_cast<slot<model, o.block, Tensors>*>(side.state), side.next, c.releases[Index - ports],
-                      c.releases[Index - ports + 1], side.index, side.microbatch});
-      if constexpr (events.id[Index] >= 0) c.lanes.record(o.on, c.events[events.id[Index]]);
-      if constexpr (Index == exports_forward || Index == exports_backward) {
-        c.lanes.record(o.on, *side.event);
-        if constexpr (context::has_peers)
-          if (side.leaves != nullptr) c.send(*side.leaves);
-      }
+    constexpr lane on = o.on;
+    static_assert(!waits_of(o).elsewhere);
+    constexpr int after = waits_of(o).row;
+    auto& side = o.is_forward() ? c.f : c.b;
+    if constexpr (after >= 0) c.lanes.wait(on, c.events[events.id[after]]);
+    if constexpr (waits_of(o).at_port) c.wait_at_port(on, side);
+    using model = typename S::model;
+    using facts = dataflow_of<typename model::template block<o.block>>;
+    constexpr phase_kind kind = facts::value.kind[facts::value.first_phase_of(o.node)];
+    c.lanes.run(
+        on, op_label{kind, o.what, on, side.index, side.microbatch},
+        node_task<model, o.block, o.node, o.what, Tensors>{&c.tensors, side, c.releases + (Index - ports)});
+    if constexpr (events.id[Index] >= 0) c.lanes.record(on, c.events[events.id[Index]]);
+    if constexpr (Index == exports_forward || Index == exports_backward) {
+      c.lanes.record(on, *side.event);
+      if constexpr (context::has_peers)
+        if (side.leaves != nullptr) c.send(*side.leaves);
     }
   }
-  template <int... Index> STRETTO_ALWAYS_INLINE static void run_rows(context& c, std::integer_sequence<int, Index...>) {
-    using expand = int[];
-    (void)expand{0, (step<Index>(c), 0)...};
-  }
-  static void run(context& c) {
+  STRETTO_ALWAYS_INLINE static void run(context& c) { run(c, rows{}); }
+
+  using rows = numbers<ports, table::size>;
+  template <int... Index> static void run(context& c, std::integer_sequence<int, Index...>) {
     // With adapters that miss a member nothing is made: their backend has said so.
     if constexpr (tensor_adapter<Tensors> && lane_adapter<Lanes>) {
-      run_rows(c, std::make_integer_sequence<int, table::size>{});
-      c.releases += table::size - ports;
+      (step<Index>(c), ...);
+      c.releases += sizeof...(Index);
     }
   }
 };

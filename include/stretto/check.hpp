@@ -36,7 +36,7 @@ constexpr bool reuses_slot(op const& earlier, op const& later, int cell) {
 ///
 /// What must not leave its lane is compared with its forward, and what may be in flight only in numbers is counted in the
 /// order of issue, which is that of its lane. In a body the handles of the backward layer are there from the start.
-constexpr diagnosis check_table(op const* ops, int count, int groups, int layers) {
+STRETTO_COLD constexpr diagnosis check_table(op const* ops, int count, int groups, int layers) {
   detail::hazards hazards(ops, groups, layers);
   detail::clocks clocks(ops, count);
   auto const cell_of = [groups](long cell) {
@@ -86,7 +86,7 @@ constexpr diagnosis check_table(op const* ops, int count, int groups, int layers
 /// Whether every node of a step runs forward once and backward once, whole or as I and then W, for every microbatch that
 /// it has. Dataflow alone would miss a weight gradient that nobody adds up. In a diagnosis `at` is a pass that lacks its
 /// other half, or runs again.
-constexpr diagnosis check_passes(op const* ops, int count, int layers) {
+STRETTO_COLD constexpr diagnosis check_passes(op const* ops, int count, int layers) {
   int microbatches = 0;
   for (int i = 0; i < count; ++i)
     if (ops[i].microbatch >= microbatches) microbatches = ops[i].microbatch + 1;

@@ -70,7 +70,7 @@ private:
 
   constexpr plan_diagnosis run(int rank, long at, call const& one) {
     plan_diagnosis wrong;
-    each_input(facts_, rank, one, [&](plan_message const& in) {
+    for (plan_message const& in : needed_by(facts_, rank, one)) {
       unsigned char& now = state(in.carries, in.stage, in.microbatch);
       if ((now & received) == 0 && !wrong) {
         plan_step const end{step_kind::receive, in.carries, in.from, in.stage, in.microbatch};
@@ -78,10 +78,9 @@ private:
                         rank, at, end);
       }
       set(now, read);
-    });
-    each_output(facts_, rank, one, [&](plan_message const& out) {
+    }
+    for (plan_message const& out : sent_by(facts_, rank, one))
       set(state(out.carries, out.stage, out.microbatch), written);
-    });
     return wrong;
   }
   constexpr bool listed(int rank, long from, plan_step const& end) const {

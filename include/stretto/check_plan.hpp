@@ -26,7 +26,7 @@ struct plan_diagnosis {
 };
 
 /// Whether the pipeline can serve these sizes at all. Comes before everything: nothing is built from refused sizes.
-constexpr plan_diagnosis check_sizes(plan_facts const& facts) {
+STRETTO_COLD constexpr plan_diagnosis check_sizes(plan_facts const& facts) {
   auto const size = [](fault what, long found, long wanted) {
     plan_diagnosis wrong;
     wrong.what = what, wrong.found = found, wrong.wanted = wanted;
@@ -63,7 +63,7 @@ public:
       : plan_(of), facts_(of.facts()), rank_(rank),
         seen_(static_cast<long>(facts_.chunks) * facts_.microbatches) {}
 
-  constexpr plan_diagnosis census() {
+  STRETTO_COLD constexpr plan_diagnosis census() {
     for (long at = 0; at < plan_.size(rank_); ++at) {
       call const& one = plan_.calls(rank_)[at];
       if (!in_range(one)) return wrong(fault::no_such_place, at, plan_pass::none, -1, -1);
@@ -98,7 +98,7 @@ public:
   }
 
   /// Order within the rank, and live activations: from F to the end of W, because W reads the inputs of the layers.
-  constexpr plan_diagnosis order() {
+  STRETTO_COLD constexpr plan_diagnosis order() {
     sequence<int> last(facts_.chunks, -1);
     for (unsigned char& did : seen_) did = 0;
     int const bound = plan_.bound(rank_);
@@ -170,7 +170,7 @@ private:
     call const& one = plan_.calls(rank_)[at];
     return wrong(what, at, plan_pass::forward, one.forward_chunk, one.forward_microbatch);
   }
-  constexpr plan_diagnosis of_backward(fault what, long at) const {
+  STRETTO_COLD constexpr plan_diagnosis of_backward(fault what, long at) const {
     call const& one = plan_.calls(rank_)[at];
     plan_pass const pass = one.runs_backward() ? plan_pass::backward
                            : one.runs_input()  ? plan_pass::input
@@ -188,7 +188,7 @@ private:
 
 /// The whole proof of a plan at the level of calls: sizes; on each rank every pass once, in order, weight gradients of a
 /// chunk ascending, live activations within the bound; over all ranks no circle of waits.
-constexpr plan_diagnosis check_plan(plan const& of) {
+STRETTO_COLD constexpr plan_diagnosis check_plan(plan const& of) {
   if (plan_diagnosis const wrong = check_sizes(of.facts())) return wrong;
   for (int rank = 0; rank < of.facts().ranks; ++rank) {
     detail::rank_checker checker(of, rank);

@@ -11,7 +11,8 @@ inline namespace v0 {
 /// Whether storage goes back in time: on the lane that wrote it, behind every row that touches it, with no reader to come,
 /// and under the name that it was written by. What came in a message has no such lane. In a diagnosis `at` is the row that
 /// goes wrong: the one behind which a cell is given back, or a reader that comes later.
-inline diagnosis check_releases(op const* ops, int count, int groups, int layers, detail::sequence<release> const& releases) {
+STRETTO_COLD inline diagnosis check_releases(op const* ops, int count, int groups, int layers,
+                                             detail::sequence<release> const& releases) {
   // A release is a row of its own, which clears the cell.
   detail::sequence<op> rows;
   detail::sequence<int> row_of, place(count);

@@ -91,34 +91,35 @@ class executor {
   flat_table const& table() const { return listed_.table; }
 
  private:
-  executor(backend<Tensors, Lanes, Peers> const& adapters, layer_list<model>& layers, plan const& all, int rank)
-      : tensors_(adapters.tensors),
-        lanes_(adapters.lanes),
-        peers_(adapters.peers),
-        layers_(layers),
-        layout_(fitting(all.facts(), layers, rank), rank, layers),
-        listed_(lower<S>(place_steps(all, lower_messages(all), rank), layers, layout_)),
-        states_(layers, layout_, listed_.slots),
-        body_events_(detail::max_events),
-        events_(listed_.events) {
-    if (!listed_.messages.empty() && (!context::has_peers || peers_ == nullptr)) refuse(all.facts(), fault::no_peers);
-    bind();
-    make_releases();
-  }
+   STRETTO_COLD executor(backend<Tensors, Lanes, Peers> const& adapters, layer_list<model>& layers,
+                         plan const& all, int rank)
+       : tensors_(adapters.tensors), lanes_(adapters.lanes), peers_(adapters.peers), layers_(layers),
+         layout_(fitting(all.facts(), layers, rank), rank, layers),
+         listed_(lower<S>(place_steps(all, lower_messages(all), rank), layers, layout_)),
+         states_(layers, layout_, listed_.slots), body_events_(detail::max_events), events_(listed_.events) {
+     if (!listed_.messages.empty() && (!context::has_peers || peers_ == nullptr))
+       refuse(all.facts(), fault::no_peers);
+     bind();
+     make_releases();
+   }
 
-  void require_legal() {
-    using detail::member;
-    // In sizeof, so that no code is made of it.
-    static_assert(sizeof(detail::use_forward<model, Tensors>(detail::numbers_with<model, member::forward>{})) &&
-                  sizeof(detail::use_backward<model, Tensors>(detail::numbers_with<model, member::backward>{})) &&
-                  sizeof(detail::use_backward_input<model, Tensors>(detail::numbers_with<model, member::backward_input>{})) &&
-                  sizeof(detail::use_backward_weight<model, Tensors>(detail::numbers_with<model, member::backward_weight>{})));
-    flat_table const& all = listed_.table;
-    diagnosis d = all.check();
-    if (!d) d = check_releases(all.ops.data(), static_cast<int>(all.ops.size()), all.groups, all.layers, planned_);
-    if (d) detail::explain<S>(d, all).refuse();
-    planned_ = {};
-  }
+   STRETTO_COLD void require_legal() {
+     using detail::member;
+     // In sizeof, so that no code is made of it.
+     static_assert(
+         sizeof(detail::use_forward<model, Tensors>(detail::numbers_with<model, member::forward>{})) &&
+         sizeof(detail::use_backward<model, Tensors>(detail::numbers_with<model, member::backward>{})) &&
+         sizeof(detail::use_backward_input<model, Tensors>(
+             detail::numbers_with<model, member::backward_input>{})) &&
+         sizeof(detail::use_backward_weight<model, Tensors>(
+             detail::numbers_with<model, member::backward_weight>{})));
+     flat_table const& all = listed_.table;
+     diagnosis d = all.check();
+     if (!d)
+       d = check_releases(all.ops.data(), static_cast<int>(all.ops.size()), all.groups, all.layers, planned_);
+     if (d) detail::explain<S>(d, all).refuse();
+     planned_ = {};
+   }
 
   static plan plan_for(sizes const& wanted) {
     return proved_plan<typename S::rank_plan>(wanted.ranks, wanted.microbatches, wanted.chunks);
@@ -149,7 +150,7 @@ class executor {
     posted const* message;
   };
 
-  void bind() {
+  STRETTO_COLD void bind() {
     messages_.reserve(static_cast<long>(listed_.messages.size()));
     for (issue_message const& m : listed_.messages)
       messages_.push_back({m.what, m.on, &states_.at(m.point, m.slot), states_.received(m.chunk, m.slot),
@@ -160,11 +161,14 @@ class executor {
                          message_at(one.message)});
     listed_.list = {}, listed_.messages = {};
   }
-  side bound(issue_side const& s) {
+  STRETTO_COLD side bound(issue_side const& s) {
     if (s.layer < 0) return {};
-    return {layers_.address(s.layer), &states_.at(layout_.point(s.layer), s.slot),
-            &states_.at(layout_.next_point(s.layer), s.slot), event_at(s.waits), event_at(s.records),
-            message_at(s.message), s.known, s.layer, s.microbatch};
+    return {{layers_.address(s.layer), &states_.at(layout_.point(s.layer), s.slot),
+             &states_.at(layout_.next_point(s.layer), s.slot), s.layer, s.microbatch},
+            event_at(s.waits),
+            event_at(s.records),
+            message_at(s.message),
+            s.known};
   }
   int type_of(issue_side const& s) const { return s.layer < 0 ? -1 : layers_[s.layer].type; }
   event* event_at(int number) { return number < 0 ? nullptr : &events_[number]; }
@@ -173,7 +177,7 @@ class executor {
   }
 
   /// The releases of the table as pointers, by the number of the op after which they happen.
-  void make_releases() {
+  STRETTO_COLD void make_releases() {
     detail::sequence<release> const& all = planned_ = plan_releases<S>(listed_.table, layout_, layers_);
     int const rows = static_cast<int>(listed_.table.ops.size());
     releases_.reserve(static_cast<long>(all.size()));  // From now on they stay where they are.
@@ -211,26 +215,42 @@ class executor {
 
   // Compares and direct calls: nothing indirect between the plan and the bodies.
   void run_body(form what, context& c, int f, int b) {
-    if constexpr (detail::can_run<S, Tensors>) switch (what) {
+    if constexpr (detail::can_run<S, Tensors>) {
+      using numbers = std::make_integer_sequence<int, types>;
+      switch (what) {
       case form::forward_backward:
         if constexpr (S::rank_plan::pairs)
-          detail::each<0, types * types>([&c, f, b](auto pair) {
-            constexpr int F = decltype(pair)::value / types, B = decltype(pair)::value % types;
-            if constexpr (detail::meets_in_pairs<model, F>() && detail::meets_in_pairs<model, B>())
-              if (f == F && b == B) detail::body_code<S, form::forward_backward, F, B, Tensors, Lanes, Peers>::run(c);
-          });
+          pair(c, f * types + b, std::make_integer_sequence<int, types * types>{});
         break;
-      case form::forward: alone<form::forward>(c, f); break;
-      case form::backward: alone<form::backward>(c, b); break;
-      case form::backward_input: alone<form::backward_input>(c, b); break;
-      case form::backward_weight: alone<form::backward_weight>(c, b); break;
+      case form::forward:
+        forward(c, f, numbers{});
+        break;
+      case form::backward:
+        backward<form::backward>(c, b, numbers{});
+        break;
+      case form::backward_input:
+        if constexpr (S::rank_plan::splits) backward<form::backward_input>(c, b, numbers{});
+        break;
+      case form::backward_weight:
+        if constexpr (S::rank_plan::splits) backward<form::backward_weight>(c, b, numbers{});
+        break;
+      }
     }
   }
-  template <form F> void alone(context& c, int type) {
-    if constexpr (S::rank_plan::splits || F == form::forward || F == form::backward) detail::each<0, types>([&c, type](auto k) {
-      constexpr int K = decltype(k)::value, f = F == form::forward ? K : -1, b = F == form::forward ? -1 : K;
-      if (type == K) detail::body_code<S, F, f, b, Tensors, Lanes, Peers>::run(c);
-    });
+  template <form What, int F, int B> using body = detail::body_code<S, What, F, B, Tensors, Lanes, Peers>;
+  template <int... Pair> static void pair(context& c, int which, std::integer_sequence<int, Pair...>) {
+    ((which == Pair ? pair_of<Pair / types, Pair % types>(c) : void()), ...);
+  }
+  template <int F, int B> static void pair_of(context& c) {
+    if constexpr (detail::meets_in_pairs<model, F>() && detail::meets_in_pairs<model, B>())
+      body<form::forward_backward, F, B>::run(c);
+  }
+  template <int... F> static void forward(context& c, int type, std::integer_sequence<int, F...>) {
+    ((type == F ? body<form::forward, F, -1>::run(c) : void()), ...);
+  }
+  template <form What, int... B>
+  static void backward(context& c, int type, std::integer_sequence<int, B...>) {
+    ((type == B ? body<What, -1, B>::run(c) : void()), ...);
   }
 
   Tensors& tensors_;

@@ -24,10 +24,9 @@ namespace detail {
 /// place that knows where a microbatch waits and what leaves when.
 class flattener {
 public:
-  flattener(chain_layout const& layout, chain_facts const& chain, int layers, int slots)
+  STRETTO_COLD flattener(chain_layout const& layout, chain_facts const& chain, int layers, int slots)
       : layout_(layout), chain_(chain), numbers_{slots, layout.chunks()}, forward_port_(slots),
-        backward_port_(forward_port_), sent_(numbers_.count(), -1),
-        arrived_(layout.points()) {
+        backward_port_(forward_port_), sent_(numbers_.count(), -1), arrived_(layout.points()) {
     out_.table.layers = layers;
     out_.table.groups = slots * layout.points();
     out_.slots = slots;
@@ -36,7 +35,7 @@ public:
       if (layout.chunk(c).from >= 0) arrived_[layout.chunk(c).begin] = cells::chain_values;
   }
 
-  void receive(placed_step const& p) {
+  STRETTO_COLD void receive(placed_step const& p) {
     bool const gradient = p.arriving.gradient;
     int const slot = gradient ? p.backward_slot : p.forward_slot;
     op o = message_row(gradient, false, p.chunk, slot, p.arriving.microbatch, p.arriving.peer);
@@ -53,7 +52,7 @@ public:
 
   /// Both ends list the activation of a pair first. Where its gradient takes the same lane and comes earlier, because the
   /// forward has more layers, it waits until the activation has left.
-  void begin(placed_step const& p) {
+  STRETTO_COLD void begin(placed_step const& p) {
     call const& c = p.what;
     // A backward begins where the forward of its microbatch ended, a forward where the last backward in its slot did.
     if (c.runs_input() && layout_.chunk(c.backward_chunk).is_last)
@@ -66,13 +65,13 @@ public:
     held_ = false;
     backward_waits_ = layout_.share_a_lane(c);
   }
-  void end(placed_step const& p) {
+  STRETTO_COLD void end(placed_step const& p) {
     call const& c = p.what;
     bool const passes_on = c.runs_input() && layout_.chunk(c.backward_chunk).layers == 0;
     if (held_ || passes_on) send(true, c.backward_chunk, p.backward_slot, c.backward_microbatch);
   }
 
-  void paste(body_rows const& rows, body_call const& body, placed_step const& p) {
+  STRETTO_COLD void paste(body_rows const& rows, body_call const& body, placed_step const& p) {
     int const index = static_cast<int>(out_.list.size());
     issue all;
     all.what = issue_kind::body;
@@ -126,7 +125,7 @@ public:
 
   /// Where a call begins, and where a message comes in, a wait is left out if its lane has seen the op by other ways. Inside
   /// of bodies that is so from the start.
-  issue_list take() {
+  STRETTO_COLD issue_list take() {
     sequence<op>& ops = out_.table.ops;
     clocks clock(ops.data(), rows());
     droppable_wait const* next = droppable_.begin();
@@ -205,7 +204,7 @@ private:
   }
   /// The last op of chunk `c` has spoken: what it made leaves at once, if the neighbour is another rank. The number of the
   /// message, or -1.
-  int leave(bool gradient, int c, int slot, int microbatch) {
+  STRETTO_COLD int leave(bool gradient, int c, int slot, int microbatch) {
     chain_layout::chunk_place const& chunk = layout_.chunk(c);
     int const peer = gradient ? chunk.from : chunk.to;
     if (peer < 0) return -1;

@@ -14,29 +14,30 @@ inline namespace v0 {
 class chain_layout {
  public:
   /// `Layers` says where chunks begin (`first(chunk)`), see `layer_list`.
-  template <class Layers>
-  chain_layout(plan_facts const& facts, int rank, Layers const& layers) : map_(facts.map), rank_(rank) {
-    for (int c = 0; c < layers.chunks(); ++c) {
-      int const stage = facts.stage(rank, c);
-      bool const joins = c > 0 && facts.stage(rank, c - 1) == stage - 1;
-      chunk_place place;
-      place.stage = stage;
-      place.first_layer = layers.first(c);
-      place.layers = layers.first(c + 1) - place.first_layer;
-      place.begin = joins ? chunks_.back().end : points_++;
-      place.end = place.layers == 0 ? place.begin : points_ + place.layers - 1;
-      place.inner = points_;
-      points_ += place.layers;
-      place.is_first = stage == 0;
-      place.is_last = stage == facts.stages() - 1;
-      place.from = place.is_first || joins ? -1 : facts.owner(stage - 1);
-      chunks_.push_back(place);
-      if (joins) chunks_[chunks_.size() - 2].to = -1;
-      chunks_.back().to = place.is_last ? -1 : facts.owner(stage + 1);
-    }
-    for (chunk_place const& c : chunks_)
-      for (int k = 0; k < c.layers; ++k) chunk_of_.push_back(static_cast<int>(&c - chunks_.data()));
-  }
+   template <class Layers>
+   STRETTO_COLD chain_layout(plan_facts const& facts, int rank, Layers const& layers)
+       : map_(facts.map), rank_(rank) {
+     for (int c = 0; c < layers.chunks(); ++c) {
+       int const stage = facts.stage(rank, c);
+       bool const joins = c > 0 && facts.stage(rank, c - 1) == stage - 1;
+       chunk_place place;
+       place.stage = stage;
+       place.first_layer = layers.first(c);
+       place.layers = layers.first(c + 1) - place.first_layer;
+       place.begin = joins ? chunks_.back().end : points_++;
+       place.end = place.layers == 0 ? place.begin : points_ + place.layers - 1;
+       place.inner = points_;
+       points_ += place.layers;
+       place.is_first = stage == 0;
+       place.is_last = stage == facts.stages() - 1;
+       place.from = place.is_first || joins ? -1 : facts.owner(stage - 1);
+       chunks_.push_back(place);
+       if (joins) chunks_[chunks_.size() - 2].to = -1;
+       chunks_.back().to = place.is_last ? -1 : facts.owner(stage + 1);
+     }
+     for (chunk_place const& c : chunks_)
+       for (int k = 0; k < c.layers; ++k) chunk_of_.push_back(static_cast<int>(&c - chunks_.data()));
+   }
 
   struct chunk_place {
     int stage = 0;

@@ -43,7 +43,7 @@ class hazards {
   hazards(hazards const&) = delete;
   hazards& operator=(hazards const&) = delete;
 
-  constexpr needs before(int i) const {
+  STRETTO_COLD constexpr needs before(int i) const {
     op const& o = ops_[i];
     needs n;
     for (int side = 0; side < 2; ++side) {
@@ -73,7 +73,7 @@ class hazards {
     return writer < 0 || ops_[writer].is_port() ? -1 : writer;
   }
 
-  constexpr void run(int i) {
+  STRETTO_COLD constexpr void run(int i) {
     op const& o = ops_[i];
     for (cell_set m = o.touches.carries; m != 0; m &= m - 1) {
       int const chain = std::countr_zero(m);

@@ -15,40 +15,43 @@ template <class S, form F, int Forward, int Backward> constexpr body_rows rows_o
   using body = body_of<S, F, Forward, Backward>;
   return {body::value.ops, body::size, forward_export(body::value), backward_export(body::value)};
 }
-
-template <class S, int... K> body_rows find_lone_rows(form f, int type, std::integer_sequence<int, K...>) {
-  body_rows found;
-  auto pick = [&]<int Type>(std::integral_constant<int, Type>) {
-    if (f == form::forward) found = rows_of<S, form::forward, Type, -1>();
-    if (f == form::backward) found = rows_of<S, form::backward, -1, Type>();
-    if constexpr (S::rank_plan::splits) {
-      if (f == form::backward_input) found = rows_of<S, form::backward_input, -1, Type>();
-      if (f == form::backward_weight) found = rows_of<S, form::backward_weight, -1, Type>();
-    }
-  };
-  ((type == K ? pick(std::integral_constant<int, K>{}) : void()), ...);
-  return found;
-}
-template <class S, int... Pair> body_rows find_pair_rows(int pair, std::integer_sequence<int, Pair...>) {
-  constexpr int n = S::model::count;
-  body_rows found;
-  auto pick = [&found]<int Type>(std::integral_constant<int, Type>) {
-    if constexpr (meets_in_pairs<typename S::model, Type / n>() && meets_in_pairs<typename S::model, Type % n>())
-      found = rows_of<S, form::forward_backward, Type / n, Type % n>();
-  };
-  ((pair == Pair ? pick(std::integral_constant<int, Pair>{}) : void()), ...);
-  return found;
-}
-
-/// The compiled rows of a body, by its run-time form and block types.
-template <class S> body_rows find_rows(form f, int forward_type, int backward_type) {
-  constexpr int n = S::model::count;
-  if (f != form::forward_backward)
-    return find_lone_rows<S>(f, f == form::forward ? forward_type : backward_type, std::make_integer_sequence<int, n>{});
-  if constexpr (S::rank_plan::pairs)
-    return find_pair_rows<S>(forward_type * n + backward_type, std::make_integer_sequence<int, n * n>{});
+/// None where one of the two types never meets another in a pair.
+template <class S, int Forward, int Backward> constexpr body_rows pair_rows() {
+  if constexpr (meets_in_pairs<typename S::model, Forward>() && meets_in_pairs<typename S::model, Backward>())
+    return rows_of<S, form::forward_backward, Forward, Backward>();
   else
     return {};
+}
+
+/// The rows of all bodies of one form: by block type, those of pairs by the types of both sides.
+template <class S, form F, class Numbers> struct rows_of_form;
+template <class S, form F, int... K> struct rows_of_form<S, F, std::integer_sequence<int, K...>> {
+  static constexpr body_rows value[] = {rows_of < S, F, has_forward(F) ? K : -1,
+                                        has_forward(F) ? -1 : K > ()...};
+};
+template <class S, int... Pair>
+struct rows_of_form<S, form::forward_backward, std::integer_sequence<int, Pair...>> {
+  static constexpr int n = S::model::count;
+  static constexpr body_rows value[] = {pair_rows<S, Pair / n, Pair % n>()...};
+};
+
+/// The compiled rows of a body, by its run-time form and block types.
+template <class S> STRETTO_COLD body_rows find_rows(form f, int forward_type, int backward_type) {
+  constexpr int n = S::model::count;
+  using types = std::make_integer_sequence<int, n>;
+  if (f == form::forward) return rows_of_form<S, form::forward, types>::value[forward_type];
+  if (f == form::backward) return rows_of_form<S, form::backward, types>::value[backward_type];
+  if constexpr (S::rank_plan::splits) {
+    if (f == form::backward_input) return rows_of_form<S, form::backward_input, types>::value[backward_type];
+    if (f == form::backward_weight)
+      return rows_of_form<S, form::backward_weight, types>::value[backward_type];
+  }
+  if constexpr (S::rank_plan::pairs) {
+    using pairs = std::make_integer_sequence<int, n * n>;
+    if (f == form::forward_backward)
+      return rows_of_form<S, form::forward_backward, pairs>::value[forward_type * n + backward_type];
+  }
+  return {};
 }
 
 }  // namespace detail
@@ -72,7 +75,8 @@ template <class S> lowering_source source_of() {
 
 /// Lowers the placed list of one rank over its layers (see `layer_list`).
 template <class Layers>
-issue_list lower(placed_steps const& placed, lowering_source const& from, Layers const& layers, chain_layout const& layout) {
+STRETTO_COLD issue_list lower(placed_steps const& placed, lowering_source const& from, Layers const& layers,
+                              chain_layout const& layout) {
   detail::flattener flat(layout, *from.chain, layers.size(), placed.slots);
   auto const type = [&layers](int l) { return l < 0 ? -1 : layers[l].type; };
   for (placed_step const& p : placed.steps) {
@@ -97,8 +101,8 @@ issue_list lower(placed_steps const& placed, Layers const& layers, chain_layout 
 
 /// The releases of a lowered table, in the order of its rows.
 template <class Layers>
-detail::sequence<release> plan_releases(flat_table const& table, lowering_source const& from, chain_layout const& layout,
-                                   Layers const& layers) {
+STRETTO_COLD detail::sequence<release> plan_releases(flat_table const& table, lowering_source const& from,
+                                                     chain_layout const& layout, Layers const& layers) {
   // By point of the chain: what layer reads there.
   detail::sequence<block_facts const*> facts(layout.points(), nullptr);
   for (int l = 0; l < layers.size(); ++l)

@@ -3,6 +3,7 @@
 #include <stretto/access.hpp>
 #include <stretto/adapter.hpp>
 #include <stretto/detail/unroll.hpp>
+#include <stretto/node_range.hpp>
 #include <stretto/slot.hpp>
 
 /// Runs one pass of one node: the only place where a schedule calls a user's phases.
@@ -10,34 +11,13 @@ namespace stretto {
 inline namespace v0 {
 namespace detail {
 
-/// Where the phases, roots and leaves of a node lie in the tables of its block; they are consecutive.
-struct node_range {
-  int first_phase = 0, end_phase = 0;
-  int first_root = 0, end_root = 0;
-  int first_leaf = 0, end_leaf = 0;
-};
-constexpr node_range range_of(block_facts const& f, int node) {
-  node_range r;
-  while (r.first_phase < f.phases && f.node_of[r.first_phase] < node) ++r.first_phase;
-  r.end_phase = r.first_phase;
-  while (r.end_phase < f.phases && f.node_of[r.end_phase] == node) ++r.end_phase;
-  while (r.first_root < f.roots && f.root_writer[r.first_root] < r.first_phase) ++r.first_root;
-  r.end_root = r.first_root;
-  while (r.end_root < f.roots && f.root_writer[r.end_root] < r.end_phase) ++r.end_root;
-  while (r.first_leaf < f.leaves && f.leaf_phase[r.first_leaf] < r.first_phase) ++r.first_leaf;
-  r.end_leaf = r.first_leaf;
-  while (r.end_leaf < f.leaves && f.leaf_phase[r.end_leaf] < r.end_phase) ++r.end_leaf;
-  return r;
-}
-
-/// Whether all phases of the node have a backward written by hand (1), none has (0), or some do (-1).
-constexpr int explicit_phases(block_facts const& f, node_range const& r) {
-  int count = 0;
-  for (int p = r.first_phase; p < r.end_phase; ++p) count += f.has_explicit_backward[p];
-  return count == 0 ? 0 : count == r.end_phase - r.first_phase ? 1 : -1;
+template <bool If, class Tensor> STRETTO_ALWAYS_INLINE void clear_if(Tensor& what) {
+  if constexpr (If) what = Tensor{};
 }
 
 /// Node `Node` of a layer of block type `K`, its state for one microbatch, and the boundary to the layer behind it.
+///
+/// What differs from number to number is a function template of it, which compiles faster than a generic lambda.
 template <class Model, int K, int Node, class Tensors> struct node_run {
   using block = typename Model::template block<K>;
   using facts = dataflow_of<block>;
@@ -47,6 +27,9 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
   static constexpr node_range at = range_of(facts::value, Node);
   static constexpr bool by_hand = explicit_phases(facts::value, at) == 1;
   static constexpr bool recomputes = facts::value.recomputes[Node];
+  using phase_numbers = numbers<at.first_phase, at.end_phase>;
+  using root_numbers = numbers<at.first_root, at.end_root>;
+  using leaf_numbers = numbers<at.first_leaf, at.end_leaf>;
 
   Tensors& tensors;
   layer<block>& phases;
@@ -55,126 +38,142 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
   int index;
   int microbatch;
 
-  template <int R> static constexpr bool is_first_reader =
-      facts::value.find_leaf_of_input(facts::value.input[facts::value.leaf_input[R]]) == R;
-  template <int R> static constexpr int input_chain = chain::value.find(facts::value.input[facts::value.leaf_input[R]]);
-
   STRETTO_ALWAYS_INLINE void forward() const {
-    each<at.first_leaf, at.end_leaf>([this](auto r) STRETTO_INLINE_LAMBDA {
-      constexpr int leaf = decltype(r)::value;
-      constexpr int root = facts::value.leaf_root[leaf];
-      if constexpr (root < 0)
-        state.leaf[leaf] = tensors.detach(*state.value[input_chain<leaf>]);
-      else if constexpr (!facts::value.root_is_metadata[root] && !facts::value.leaf_inside_node[leaf])
-        state.leaf[leaf] = tensors.detach(state.root[root]);
-    });
+    detach_leaves(leaf_numbers{});
     if constexpr (by_hand) {
-      forward_phases();
+      forward_phases(phase_numbers{});
       // A backward written by hand has no use for what its phase does not save: what came in a message lives on here alone.
-      each<at.first_leaf, at.end_leaf>([this](auto r) STRETTO_INLINE_LAMBDA {
-        constexpr int leaf = decltype(r)::value;
-        constexpr int root = facts::value.leaf_root[leaf];
-        if constexpr (!recomputes && !facts::value.leaf_is_saved[leaf] && !facts::value.leaf_inside_node[leaf] &&
-                      (root < 0 || !facts::value.root_is_metadata[root < 0 ? 0 : root]))
-          state.leaf[leaf] = tensor{};
-      });
-      if constexpr (recomputes) forget_saved();
+      if constexpr (!recomputes) clear_unsaved(leaf_numbers{});
+      if constexpr (recomputes) forget_all_saved(phase_numbers{});
     } else if constexpr (recomputes) {
       {
         typename Tensors::context passing{};
         [[maybe_unused]] auto scope = tensors.forward_scope(passing);
-        forward_phases();
+        forward_phases(phase_numbers{});
       }
-      each<at.first_root, at.end_root>([this](auto v) STRETTO_INLINE_LAMBDA {
-        if constexpr (!facts::value.root_is_metadata[decltype(v)::value]) tensors.forget_graph(state.root[decltype(v)::value]);
-      });
+      for (int v = at.first_root; v < at.end_root; ++v)
+        if (!facts::value.root_is_metadata[v]) tensors.forget_graph(state.root[v]);
     } else {
       [[maybe_unused]] auto scope = tensors.forward_scope(state.context[Node]);
-      forward_phases();
+      forward_phases(phase_numbers{});
     }
   }
 
   STRETTO_ALWAYS_INLINE void backward() const {
-    forward_again();
+    if constexpr (recomputes) forward_again();
     if constexpr (by_hand) {
-      each_backwards<at.first_phase, at.end_phase>([this](auto p) STRETTO_INLINE_LAMBDA {
-        gather<decltype(p)::value, decltype(p)::value + 1>();
-        io<Model, K, decltype(p)::value, Tensors, false, recomputes> view(state, index, microbatch);
-        auto& phase = phases.template at<decltype(p)::value>();
-        if constexpr (has_named_members<phase_type<decltype(p)::value>>::backward) {
-          phase.backward(view);
-        } else {
-          phase.backward_input(view);
-          run_weight_of<decltype(p)::value>();
-        }
-      });
+      backward_phases(phase_numbers{});
     } else {
-      gather<at.first_phase, at.end_phase>();
+      gather(root_numbers{});
       with_phases([this](auto&... all) STRETTO_INLINE_LAMBDA {
         tensors.backward(state.context[Node], request(), all...);
       });
     }
     hand_back();
-    end_graph();
-    clear_rest();
+    if constexpr (!by_hand || any_metadata(facts::value, at)) end_graph(root_numbers{});
+    clear_rest(phase_numbers{});
   }
 
   STRETTO_ALWAYS_INLINE void backward_input() const {
-    forward_again();
+    if constexpr (recomputes) forward_again();
     if constexpr (by_hand) {
-      each_backwards<at.first_phase, at.end_phase>([this](auto p) STRETTO_INLINE_LAMBDA {
-        gather<decltype(p)::value, decltype(p)::value + 1>();
-        io<Model, K, decltype(p)::value, Tensors, false, recomputes> view(state, index, microbatch);
-        auto& phase = phases.template at<decltype(p)::value>();
-        // A phase without weights may have a whole backward only: its input gradients are all there is.
-        if constexpr (has_named_members<phase_type<decltype(p)::value>>::backward_input)
-          phase.backward_input(view);
-        else
-          phase.backward(view);
-      });
+      input_phases(phase_numbers{});
     } else {
-      gather<at.first_phase, at.end_phase>();
+      gather(root_numbers{});
       with_phases([this](auto&... all) STRETTO_INLINE_LAMBDA {
         tensors.backward_input(state.context[Node], request(), all...);
       });
     }
     hand_back();
-    end_graph();
+    if constexpr (!by_hand || any_metadata(facts::value, at)) end_graph(root_numbers{});
   }
 
   STRETTO_ALWAYS_INLINE void backward_weight() const {
-    if constexpr (by_hand) {
-      each_backwards<at.first_phase, at.end_phase>(
-          [this](auto p) STRETTO_INLINE_LAMBDA { this->template run_weight_of<decltype(p)::value>(); });
-    } else {
+    if constexpr (by_hand)
+      weight_phases(phase_numbers{});
+    else
       with_phases([this](auto&... all) STRETTO_INLINE_LAMBDA { tensors.backward_weight(state.context[Node], all...); });
-    }
-    clear_rest();
+    clear_rest(phase_numbers{});
   }
 
  private:
-  template <bool Again = false> STRETTO_ALWAYS_INLINE void forward_phases() const {
-    each<at.first_phase, at.end_phase>([this](auto p) STRETTO_INLINE_LAMBDA {
-      io<Model, K, decltype(p)::value, Tensors, false, Again> view(state, index, microbatch);
-      if constexpr (checks_phases<Tensors> && !by_hand && !recomputes)
-        check_forward<decltype(p)::value>(view);
-      else
-        phases.template at<decltype(p)::value>().forward(view);
-    });
+  template <int... Leaf>
+  STRETTO_ALWAYS_INLINE void detach_leaves(std::integer_sequence<int, Leaf...>) const {
+    (detach_leaf<Leaf>(), ...);
+  }
+  template <int Leaf> STRETTO_ALWAYS_INLINE void detach_leaf() const {
+    constexpr int root = facts::value.leaf_root[Leaf];
+    if constexpr (root < 0)
+      state.leaf[Leaf] = tensors.detach(*state.value[input_chain<Leaf>()]);
+    else if constexpr (!facts::value.root_is_metadata[root] && !facts::value.leaf_inside_node[Leaf])
+      state.leaf[Leaf] = tensors.detach(state.root[root]);
+  }
+  template <int Leaf> static constexpr int input_chain() {
+    return chain::value.find(facts::value.input[facts::value.leaf_input[Leaf]]);
+  }
+  template <int... Leaf>
+  STRETTO_ALWAYS_INLINE void clear_unsaved(std::integer_sequence<int, Leaf...>) const {
+    (clear_if<is_unsaved(Leaf)>(state.leaf[Leaf]), ...);
+  }
+  static constexpr bool is_unsaved(int leaf) {
+    int const root = facts::value.leaf_root[leaf];
+    return !facts::value.leaf_is_saved[leaf] && !facts::value.leaf_inside_node[leaf] &&
+           (root < 0 || !facts::value.root_is_metadata[root]);
+  }
+
+  template <bool Again = false, int... Ph>
+  STRETTO_ALWAYS_INLINE void forward_phases(std::integer_sequence<int, Ph...>) const {
+    (forward_phase<Ph, Again>(), ...);
+  }
+  template <int Ph, bool Again> STRETTO_ALWAYS_INLINE void forward_phase() const {
+    io<Model, K, Ph, Tensors, false, Again> view(state, index, microbatch);
+    if constexpr (checks_phases<Tensors> && !by_hand && !recomputes)
+      check_forward<Ph>(view);
+    else
+      phases.template at<Ph>().forward(view);
   }
   STRETTO_ALWAYS_INLINE void forward_again() const {
-    if constexpr (recomputes && by_hand) {
-      forward_phases<true>();
-    } else if constexpr (recomputes) {
+    if constexpr (by_hand) {
+      forward_phases<true>(phase_numbers{});
+    } else {
       [[maybe_unused]] auto scope = tensors.forward_scope(state.context[Node]);
-      forward_phases<true>();
+      forward_phases<true>(phase_numbers{});
     }
   }
-  STRETTO_ALWAYS_INLINE void forget_saved() const {
-    each<at.first_phase, at.end_phase>([this](auto p) STRETTO_INLINE_LAMBDA {
-      if constexpr (requires { typename phase_type<decltype(p)::value>::saved; })
-        static_cast<saved_cell<phase_type<decltype(p)::value>>&>(state).content = {};
-    });
+  // From the last phase to the first.
+  template <int... Ph> STRETTO_ALWAYS_INLINE void backward_phases(std::integer_sequence<int, Ph...>) const {
+    (backward_phase<at.first_phase + at.end_phase - 1 - Ph>(), ...);
+  }
+  template <int Ph> STRETTO_ALWAYS_INLINE void backward_phase() const {
+    gather(roots_of<Ph>{});
+    io<Model, K, Ph, Tensors, false, recomputes> view(state, index, microbatch);
+    if constexpr (has_named_members<phase_type<Ph>>::backward) {
+      phases.template at<Ph>().backward(view);
+    } else {
+      phases.template at<Ph>().backward_input(view);
+      weight_phase<Ph>();
+    }
+  }
+  template <int... Ph> STRETTO_ALWAYS_INLINE void input_phases(std::integer_sequence<int, Ph...>) const {
+    (input_phase<at.first_phase + at.end_phase - 1 - Ph>(), ...);
+  }
+  template <int Ph> STRETTO_ALWAYS_INLINE void input_phase() const {
+    gather(roots_of<Ph>{});
+    io<Model, K, Ph, Tensors, false, recomputes> view(state, index, microbatch);
+    // A phase without weights may have a whole backward only: its input gradients are all there is.
+    if constexpr (has_named_members<phase_type<Ph>>::backward_input)
+      phases.template at<Ph>().backward_input(view);
+    else
+      phases.template at<Ph>().backward(view);
+  }
+  template <int... Ph> STRETTO_ALWAYS_INLINE void weight_phases(std::integer_sequence<int, Ph...>) const {
+    (weight_phase<at.first_phase + at.end_phase - 1 - Ph>(), ...);
+  }
+  template <int Ph> STRETTO_ALWAYS_INLINE void weight_phase() const {
+    if constexpr (facts::value.has_weights[Ph] && facts::value.has_backward_weight[Ph]) {
+      io<Model, K, Ph, Tensors, true, recomputes> view(state, index, microbatch);
+      phases.template at<Ph>().backward_weight(view);
+    }
   }
   /// The forward of one phase under the eyes of the adapter.
   template <int Ph, class Io> void check_forward(Io& view) const {
@@ -193,12 +192,6 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
         values[count++] = {&state.root[v], f.root_name[v], true, f.root_is_saved[v], false};
     auto& phase = phases.template at<Ph>();
     tensors.check_forward(f.phase_name[Ph], values, count, [&] { phase.forward(view); });
-  }
-  template <int Ph> STRETTO_ALWAYS_INLINE void run_weight_of() const {
-    if constexpr (facts::value.has_weights[Ph] && facts::value.has_backward_weight[Ph]) {
-      io<Model, K, Ph, Tensors, true, recomputes> view(state, index, microbatch);
-      phases.template at<Ph>().backward_weight(view);
-    }
   }
   template <class F> STRETTO_ALWAYS_INLINE void with_phases(F&& f) const {
     spread(f, std::make_integer_sequence<int, at.end_phase - at.first_phase>{});
@@ -219,68 +212,86 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
 
   /// The gradients of what the phases wrote: the sum over the readers in the order of their numbers, then the layer
   /// behind. The order is a property of the block, so the sum does not depend on the schedule.
-  template <int FirstPhase, int EndPhase> STRETTO_ALWAYS_INLINE void gather() const {
-    each<at.first_root, at.end_root>([this](auto v) STRETTO_INLINE_LAMBDA {
-      constexpr int root = decltype(v)::value;
-      constexpr int writer = facts::value.root_writer[root];
-      if constexpr (writer >= FirstPhase && writer < EndPhase && !facts::value.root_is_metadata[root]) {
-        state.root_gradient[root] = tensor{};
-        each<0, facts::value.leaves>([this](auto r) STRETTO_INLINE_LAMBDA {
-          constexpr int leaf = decltype(r)::value;
-          // Readers inside the node are the autograd adapter's own business.
-          if constexpr (facts::value.leaf_root[leaf] == root && (by_hand || !facts::value.leaf_inside_node[leaf]))
-            tensors.add(state.root_gradient[root], state.leaf_gradient[leaf]);
-          if constexpr (facts::value.leaf_root[leaf] == root && facts::value.leaf_inside_node[leaf])
-            state.leaf_gradient[leaf] = tensor{};
-        });
-        constexpr int c = chain_of_root(facts::value, chain::value, root);
-        if constexpr (c >= 0) tensors.add(state.root_gradient[root], next.gradient[c]);
-      }
-    });
+  template <int... Root> STRETTO_ALWAYS_INLINE void gather(std::integer_sequence<int, Root...>) const {
+    (gather_root<Root>(std::make_integer_sequence<int, readers<Root>.count>{}), ...);
+  }
+  template <int Ph> static constexpr node_range range_of_phase = range_of_phases(facts::value, Ph, Ph + 1);
+  template <int Ph> using roots_of = numbers<range_of_phase<Ph>.first_root, range_of_phase<Ph>.end_root>;
+  template <int Root> static constexpr root_readers readers = readers_of(facts::value, Root);
+  template <int Root, int... Reader>
+  STRETTO_ALWAYS_INLINE void gather_root(std::integer_sequence<int, Reader...>) const {
+    if constexpr (!facts::value.root_is_metadata[Root]) {
+      state.root_gradient[Root] = tensor{};
+      (add_reader<Root, readers<Root>.leaf[Reader]>(), ...);
+      constexpr int c = chain_of_root(facts::value, chain::value, Root);
+      if constexpr (c >= 0) tensors.add(state.root_gradient[Root], next.gradient[c]);
+    }
+  }
+  template <int Root, int Leaf> STRETTO_ALWAYS_INLINE void add_reader() const {
+    // Readers inside the node are the autograd adapter's own business.
+    if constexpr (by_hand || !facts::value.leaf_inside_node[Leaf])
+      tensors.add(state.root_gradient[Root], state.leaf_gradient[Leaf]);
+    if constexpr (facts::value.leaf_inside_node[Leaf]) state.leaf_gradient[Leaf] = tensor{};
   }
   /// Gradients of what came from the layer before.
   STRETTO_ALWAYS_INLINE void hand_back() const {
-    each<at.first_leaf, at.end_leaf>([this](auto r) STRETTO_INLINE_LAMBDA {
-      constexpr int leaf = decltype(r)::value;
-      if constexpr (facts::value.leaf_root[leaf] < 0) {
-        if constexpr (is_first_reader<leaf>) state.gradient[input_chain<leaf>] = tensor{};
-        tensors.add(state.gradient[input_chain<leaf>], state.leaf_gradient[leaf]);
-        state.leaf_gradient[leaf] = tensor{};
-      }
-    });
+    hand_back_leaves(leaf_numbers{});
     // What is carried has readers behind this layer: their sum comes last, as for the layer that writes the value.
-    each<0, facts::value.inputs>([this](auto i) STRETTO_INLINE_LAMBDA {
-      constexpr int input = decltype(i)::value;
-      constexpr int c = chain::value.find(facts::value.input[input]);
-      if constexpr (carries(facts::value, input, Node)) tensors.add(state.gradient[c], next.gradient[c]);
-    });
+    if constexpr (any_carried(facts::value, Node))
+      add_carried(std::make_integer_sequence<int, facts::value.inputs>{});
   }
-  STRETTO_ALWAYS_INLINE void end_graph() const {
-    each<at.first_root, at.end_root>([this](auto v) STRETTO_INLINE_LAMBDA {
-      constexpr int root = decltype(v)::value;
-      if constexpr (facts::value.root_is_metadata[root]) {
-        using value_type = root_type<block, root>;
-        static_cast<metadata_cell<value_type>&>(state).content = typename value_type::type{};
-      } else if constexpr (!by_hand) {
-        // The graph ends here; the storage goes back when the table says.
-        tensors.forget_graph(state.root[root]);
-        if constexpr (recomputes) tensors.forget_graph(state.again[root]);
-        state.root_gradient[root] = tensor{};
-      }
-    });
+  template <int... Leaf>
+  STRETTO_ALWAYS_INLINE void hand_back_leaves(std::integer_sequence<int, Leaf...>) const {
+    (hand_back_leaf<Leaf>(), ...);
   }
-  STRETTO_ALWAYS_INLINE void clear_rest() const {
-    if constexpr (by_hand)
-      each<at.first_root, at.end_root>(
-          [this](auto v) STRETTO_INLINE_LAMBDA { state.root_gradient[decltype(v)::value] = tensor{}; });
-    each<at.first_root, at.end_root>([this](auto v) STRETTO_INLINE_LAMBDA {
-      if constexpr (facts::value.root_alias[decltype(v)::value] >= 0) state.root[decltype(v)::value] = tensor{};
-      if constexpr (recomputes) state.again[decltype(v)::value] = tensor{};
-    });
-    each<at.first_leaf, at.end_leaf>(
-        [this](auto r) STRETTO_INLINE_LAMBDA { state.leaf[decltype(r)::value] = tensor{}; });
-    forget_saved();
+  template <int Leaf> STRETTO_ALWAYS_INLINE void hand_back_leaf() const {
+    if constexpr (facts::value.leaf_root[Leaf] < 0) {
+      constexpr int c = input_chain<Leaf>();
+      constexpr bool is_first_reader =
+          facts::value.find_leaf_of_input(facts::value.input[facts::value.leaf_input[Leaf]]) == Leaf;
+      if constexpr (is_first_reader) state.gradient[c] = tensor{};
+      tensors.add(state.gradient[c], state.leaf_gradient[Leaf]);
+      state.leaf_gradient[Leaf] = tensor{};
+    }
+  }
+  template <int... Input> STRETTO_ALWAYS_INLINE void add_carried(std::integer_sequence<int, Input...>) const {
+    (add_carried_one<Input>(), ...);
+  }
+  template <int Input> STRETTO_ALWAYS_INLINE void add_carried_one() const {
+    constexpr int c = chain::value.find(facts::value.input[Input]);
+    if constexpr (carries(facts::value, Input, Node)) tensors.add(state.gradient[c], next.gradient[c]);
+  }
+  template <int... Root> STRETTO_ALWAYS_INLINE void end_graph(std::integer_sequence<int, Root...>) const {
+    (end_graph_of<Root>(), ...);
+  }
+  template <int Root> STRETTO_ALWAYS_INLINE void end_graph_of() const {
+    if constexpr (facts::value.root_is_metadata[Root]) {
+      using value_type = root_type<block, Root>;
+      static_cast<metadata_cell<value_type>&>(state).content = typename value_type::type{};
+    } else if constexpr (!by_hand) {
+      // The graph ends here; the storage goes back when the table says.
+      tensors.forget_graph(state.root[Root]);
+      if constexpr (recomputes) tensors.forget_graph(state.again[Root]);
+      state.root_gradient[Root] = tensor{};
+    }
+  }
+  template <int... Ph> STRETTO_ALWAYS_INLINE void clear_rest(std::integer_sequence<int, Ph...>) const {
+    for (int v = at.first_root; v < at.end_root; ++v) {
+      if constexpr (by_hand) state.root_gradient[v] = tensor{};
+      if constexpr (recomputes) state.again[v] = tensor{};
+      if constexpr (any_alias(facts::value, at))
+        if (facts::value.root_alias[v] >= 0) state.root[v] = tensor{};
+    }
+    for (int r = at.first_leaf; r < at.end_leaf; ++r) state.leaf[r] = tensor{};
+    (forget_saved<Ph>(), ...);
     state.context[Node] = {};
+  }
+  template <int... Ph> STRETTO_ALWAYS_INLINE void forget_all_saved(std::integer_sequence<int, Ph...>) const {
+    (forget_saved<Ph>(), ...);
+  }
+  template <int Ph> STRETTO_ALWAYS_INLINE void forget_saved() const {
+    if constexpr (requires { typename phase_type<Ph>::saved; })
+      static_cast<saved_cell<phase_type<Ph>>&>(state).content = {};
   }
 };
 

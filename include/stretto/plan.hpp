@@ -106,7 +106,7 @@ struct call_sink {
 } // namespace detail
 
 /// Lays out `Pipeline` for all ranks. The sizes must have passed `check_sizes`.
-template <pipeline Pipeline> constexpr plan lay_out(plan_facts const& facts) {
+template <pipeline Pipeline> STRETTO_COLD constexpr plan lay_out(plan_facts const& facts) {
   detail::sequence<long> counts(facts.ranks);
   for (int rank = 0; rank < facts.ranks; ++rank) {
     detail::call_sink counted;

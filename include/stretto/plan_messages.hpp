@@ -49,36 +49,48 @@ struct plan_message {
   int stage, microbatch;
 };
 
-/// Hands the messages that `one` sends from `rank` to `sink`, F before B; none between two stages of one rank.
-constexpr void each_output(plan_facts const& facts, int rank, call const& one, auto&& sink) {
-  auto const pass_on = [&](traffic carries, int stage, int next, int microbatch) {
-    if (next < 0 || next >= facts.stages()) return;
-    int const to = facts.owner(next);
-    if (to != rank)
-      sink(plan_message{carries, static_cast<short>(rank), static_cast<short>(to), stage, microbatch});
-  };
+/// The messages at one end of a call: at most one of F and one of B, in this order.
+struct call_messages {
+  plan_message all[2] = {};
+  int count = 0;
+
+  constexpr plan_message const* begin() const { return all; }
+  constexpr plan_message const* end() const { return all + count; }
+  /// None between two stages of one rank, and none beyond the ends of the model.
+  constexpr void add(plan_facts const& facts, traffic carries, int stage, int next, int microbatch) {
+    if (stage < 0 || stage >= facts.stages() || next < 0 || next >= facts.stages()) return;
+    int const from = facts.owner(stage), to = facts.owner(next);
+    if (from != to)
+      all[count++] = {carries, static_cast<short>(from), static_cast<short>(to), stage, microbatch};
+  }
+};
+
+/// What `one` on `rank` sends.
+STRETTO_COLD constexpr call_messages sent_by(plan_facts const& facts, int rank, call const& one) {
+  call_messages sent;
   if (one.runs_forward()) {
     int const stage = facts.stage(rank, one.forward_chunk);
-    pass_on(traffic::activation, stage, stage + 1, one.forward_microbatch);
+    sent.add(facts, traffic::activation, stage, stage + 1, one.forward_microbatch);
   }
   if (one.runs_input()) {
     int const stage = facts.stage(rank, one.backward_chunk);
-    pass_on(traffic::gradient, stage, stage - 1, one.backward_microbatch);
+    sent.add(facts, traffic::gradient, stage, stage - 1, one.backward_microbatch);
   }
+  return sent;
 }
 
-/// Hands the messages that `one` on `rank` must have received to `sink`, F before B.
-constexpr void each_input(plan_facts const& facts, int rank, call const& one, auto&& sink) {
-  auto const need = [&](traffic carries, int stage, int microbatch) {
-    if (stage < 0 || stage >= facts.stages()) return;
-    int const from = facts.owner(stage);
-    if (from != rank)
-      sink(plan_message{carries, static_cast<short>(from), static_cast<short>(rank), stage, microbatch});
-  };
-  if (one.runs_forward())
-    need(traffic::activation, facts.stage(rank, one.forward_chunk) - 1, one.forward_microbatch);
-  if (one.runs_input())
-    need(traffic::gradient, facts.stage(rank, one.backward_chunk) + 1, one.backward_microbatch);
+/// What `one` on `rank` must have received.
+STRETTO_COLD constexpr call_messages needed_by(plan_facts const& facts, int rank, call const& one) {
+  call_messages needed;
+  if (one.runs_forward()) {
+    int const stage = facts.stage(rank, one.forward_chunk);
+    needed.add(facts, traffic::activation, stage - 1, stage, one.forward_microbatch);
+  }
+  if (one.runs_input()) {
+    int const stage = facts.stage(rank, one.backward_chunk);
+    needed.add(facts, traffic::gradient, stage + 1, stage, one.backward_microbatch);
+  }
+  return needed;
 }
 
 /// Row of a message in a table of all of them.
@@ -92,26 +104,24 @@ struct message_order {
   sequence<int> place; ///< by message_cell: where in `sorted`
   long count = 0;
 
-  constexpr explicit message_order(plan const& of) : place(2 * of.facts().cells()) {
+  STRETTO_COLD constexpr explicit message_order(plan const& of) : place(2 * of.facts().cells()) {
     plan_facts const& facts = of.facts();
     auto const times = replay<int>(of, unit_duration);
     sequence<int> begin(times.makespan + 2L);
-    auto const each = [&](auto&& sink) {
-      for (int rank = 0; rank < facts.ranks; ++rank) {
-        for (long at = 0; at < of.size(rank); ++at) {
-          int const ready = times.finish[of.first(rank) + at];
-          each_output(facts, rank, of.calls(rank)[at], [&](plan_message const& one) { sink(ready, one); });
-        }
+    for (int rank = 0; rank < facts.ranks; ++rank)
+      for (long at = 0; at < of.size(rank); ++at) {
+        int const sent = sent_by(facts, rank, of.calls(rank)[at]).count;
+        begin[times.finish[of.first(rank) + at] + 1] += sent, count += sent;
       }
-    };
-    each([&](int ready, plan_message const&) { ++begin[ready + 1], ++count; });
     for (int time = 0; time <= times.makespan; ++time) begin[time + 1] += begin[time];
     sorted = sequence<plan_message>(count);
-    each([&](int ready, plan_message const& one) {
-      int const at = begin[ready]++;
-      sorted[at] = one;
-      place[message_cell(facts, one.carries, one.stage, one.microbatch)] = at;
-    });
+    for (int rank = 0; rank < facts.ranks; ++rank)
+      for (long at = 0; at < of.size(rank); ++at)
+        for (plan_message const& one : sent_by(facts, rank, of.calls(rank)[at])) {
+          int const next = begin[times.finish[of.first(rank) + at]]++;
+          sorted[next] = one;
+          place[message_cell(facts, one.carries, one.stage, one.microbatch)] = next;
+        }
   }
 };
 
@@ -124,7 +134,7 @@ struct message_order {
 /// order of messages: the two ends of a pair agree, no circle of waits is possible even where every send blocks until its
 /// receive is posted, and a receive never stands in front of a send that is ready before it (pytorch/pytorch issues 172668
 /// and 188833 tell what the early and the late choice cost). Stages of one rank exchange nothing.
-constexpr plan_steps lower_messages(plan const& of) {
+STRETTO_COLD constexpr plan_steps lower_messages(plan const& of) {
   plan_facts const& facts = of.facts();
   detail::message_order const order(of);
   detail::sequence<long> counts(facts.ranks), inbox(facts.ranks + 1L);
@@ -157,12 +167,12 @@ constexpr plan_steps lower_messages(plan const& of) {
     };
     for (long at = 0; at < of.size(rank); ++at) {
       call const& one = of.calls(rank)[at];
-      detail::each_input(facts, rank, one, [&](detail::plan_message const& in) { receive_up_to(place(in)); });
+      for (detail::plan_message const& in : detail::needed_by(facts, rank, one)) receive_up_to(place(in));
       *next++ = {step_kind::run, traffic::activation, -1, -1, static_cast<int>(at)};
-      detail::each_output(facts, rank, one, [&](detail::plan_message const& out) {
+      for (detail::plan_message const& out : detail::sent_by(facts, rank, one)) {
         receive_up_to(place(out));
         *next++ = {step_kind::send, out.carries, out.to, out.stage, out.microbatch};
-      });
+      }
     }
   }
   return result;

@@ -25,7 +25,7 @@ template <class Time> struct plan_results {
 
   /// When the inputs of `one` are on `rank`, or a negative time while one of them is missing. `hop` is what a message
   /// between two ranks takes.
-  constexpr Time ready(int rank, call const& one, Time hop) const {
+  STRETTO_COLD constexpr Time ready(int rank, call const& one, Time hop) const {
     Time latest{0};
     if (one.runs_forward()) {
       int const stage = facts.stage(rank, one.forward_chunk);
@@ -87,7 +87,8 @@ private:
 /// Runs `of` with `duration(call)` for each call and `hop` for each message between two ranks. A pair starts when the inputs
 /// of both halves are there, and both its outputs leave at its end. A rank holds one call at a time; a send costs its rank
 /// nothing.
-template <class Time> constexpr plan_times<Time> replay(plan const& of, auto&& duration, Time hop = Time{0}) {
+template <class Time>
+STRETTO_COLD constexpr plan_times<Time> replay(plan const& of, auto&& duration, Time hop = Time{0}) {
   plan_facts const& facts = of.facts();
   plan_times<Time> result{detail::sequence<Time>(of.size()), detail::sequence<Time>(of.size()),
                           detail::sequence<long>(facts.ranks)};

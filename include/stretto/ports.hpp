@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stretto/link.hpp>
 #include <stretto/program.hpp>
 
 /// Facts about a body's table that its generated code needs: which event stands for which op, and which op speaks for
@@ -48,6 +49,26 @@ template <int Rows> constexpr int backward_export(program<Rows> const& p) {
   for (int i = 0; i < Rows; ++i)
     if (!p.ops[i].is_port() && (p.ops[i].touches.writes & cells::boundary_backward) != 0) last = i;
   return last;
+}
+
+/// What a row of a body waits for: another row, and what happened outside.
+struct waits_of_row {
+  int row = -1;
+  bool at_port = false;
+  bool elsewhere = false; ///< on a lane that bodies do not run on, or for two rows: never
+};
+constexpr waits_of_row waits_of(op const& o) {
+  waits_of_row found;
+  for (int l = 0; l < lane_count; ++l) {
+    if (o.wait[l] < 0) continue;
+    if (l == index_of(lane::forward_port) || l == index_of(lane::backward_port))
+      found.at_port = true;
+    else if ((l == index_of(lane::compute) || l == index_of(lane::comm)) && found.row < 0)
+      found.row = o.wait[l];
+    else
+      found.elsewhere = true;
+  }
+  return found;
 }
 
 /// Bodies use at most this many events at once: one per op and lane crossing.

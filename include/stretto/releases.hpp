@@ -31,7 +31,7 @@ class release_planner {
   };
 
   detail::sequence<release> plan() { return plan({nullptr, nullptr}); }
-  detail::sequence<release> plan(cells_left_out skip) {
+  STRETTO_COLD detail::sequence<release> plan(cells_left_out skip) {
     collect(skip);
     detail::clocks clock(ops_, count_);
     detail::sequence<release> found;
@@ -78,7 +78,7 @@ class release_planner {
     int last[lane_count] = {-1, -1, -1, -1, -1, -1, -1, -1};
   };
 
-  void collect(cells_left_out skip) {
+  STRETTO_COLD void collect(cells_left_out skip) {
     constexpr int places = cells::count, chains = max_carried;
     detail::sequence<life> now(groups_ * 1L * places), closed;
     // A carried value lives on under the name that the layer behind has for it.

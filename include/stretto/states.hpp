@@ -54,7 +54,7 @@ template <class Model, class Tensors> class state_store {
 
   /// The tensor in a cell of the group at (point, slot). A value that this rank made is asked for its place in the graph
   /// until its writer's backward; one that came in lives on in its reader.
-  detail::give_back<tensor> place_of(int point, int slot, int cell) {
+  STRETTO_COLD detail::give_back<tensor> place_of(int point, int slot, int cell) {
     place const& here = place_at(point, slot);
     if (cells::is_chain_value(cell)) {
       tensor* const value = const_cast<tensor*>(here.state->value[cell]);
@@ -69,7 +69,7 @@ template <class Model, class Tensors> class state_store {
   }
 
   /// Empties every state where it lies, as after a step that ended early.
-  void give_back() {
+  STRETTO_COLD void give_back() {
     empty(types{});
     join();
   }
@@ -82,7 +82,7 @@ template <class Model, class Tensors> class state_store {
     for (long i = 0; i < slots_ * 1L * layout_.points(); ++i) places_[i].state = &ends_[i];
     (make_of_type<K>(), ...);
   }
-  template <int K> void make_of_type() {
+  template <int K> STRETTO_COLD void make_of_type() {
     auto& all = slots_of<K>();
     all = detail::sequence<slot<Model, K, Tensors>>(slots_ * 1L * layers_.count(K));
     long next = 0;
@@ -105,7 +105,7 @@ template <class Model, class Tensors> class state_store {
   }
   /// Tells everyone where its neighbours are: a layer reads where the one before writes, or what that one carries. Layers
   /// come in order.
-  void join() {
+  STRETTO_COLD void join() {
     chain_facts const& chain = chain_of<Model>::value;
     for (int s = 0; s < slots_; ++s) {
       for (int c = 0; c < layout_.chunks(); ++c)

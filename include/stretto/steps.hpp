@@ -53,7 +53,7 @@ class slot_ring {
   slot_ring(int microbatches, int chunks)
       : slot_(microbatches, -1), left_(microbatches, chunks) {}
 
-  int take(int microbatch) {
+  STRETTO_COLD int take(int microbatch) {
     int& s = slot_[microbatch];
     if (s >= 0) return s;
     s = 0;
@@ -81,7 +81,7 @@ struct placed_steps {
 };
 
 /// The list of one rank of a proved plan, with slots.
-inline placed_steps place_steps(plan const& of, plan_steps const& lists, int rank) {
+STRETTO_COLD inline placed_steps place_steps(plan const& of, plan_steps const& lists, int rank) {
   plan_facts const& facts = of.facts();
   placed_steps placed;
   placed.steps.reserve(lists.size(rank));

@@ -129,12 +129,11 @@ STRETTO_ALWAYS_INLINE void queue(context& c, side const& s, st::phase_kind kind,
   using block = Model::block<K>;
   c.lanes.run(on, st::op_label{kind, what, on, s.index, s.microbatch},
               [tensors = &c.tensors, phases = static_cast<st::layer<block>*>(s.phases),
-               state = static_cast<st::slot<Model, K, st::null_tensors>*>(s.state),
-               first = c.releases[number], last = c.releases[number + 1], index = s.index,
-               microbatch = s.microbatch, call]() STRETTO_INLINE_LAMBDA {
+               state = static_cast<st::slot<Model, K, st::null_tensors>*>(s.state), index = s.index,
+               microbatch = s.microbatch, releases = c.releases + number, call]() STRETTO_INLINE_LAMBDA {
                 st::io<Model, K, Number, st::null_tensors, Weight> view(*state, index, microbatch);
                 call(phases->template at<Number>(), view);
-                for (auto const* r = first; r != last; ++r) (*r)(*tensors);
+                for (auto const *r = releases[0], *last = releases[1]; r != last; ++r) (*r)(*tensors);
               });
 }
 
@@ -153,7 +152,9 @@ constexpr auto backward_weight = [](auto& phase, auto& io)
 
 extern "C" {
 
-[[gnu::flatten]] void stretto_moe_pair(context& c) { body<form::forward_backward, moe, moe>::run(c); }
+[[gnu::flatten]] void stretto_moe_pair(context& c) {
+  body<form::forward_backward, moe, moe>::run(c, body<form::forward_backward, moe, moe>::rows());
+}
 void hand_moe_pair(context& c) {
   come_in(c, c.b, comm);
   queue<moe, 3>(c, c.b, st::combine, pass::backward, comm, 0, backward);
@@ -193,7 +194,9 @@ void hand_moe_pair(context& c) {
   c.releases += 10;
 }
 
-[[gnu::flatten]] void stretto_dense_pair(context& c) { body<form::forward_backward, dense, dense>::run(c); }
+[[gnu::flatten]] void stretto_dense_pair(context& c) {
+  body<form::forward_backward, dense, dense>::run(c, body<form::forward_backward, dense, dense>::rows());
+}
 void hand_dense_pair(context& c) {
   come_in(c, c.f, compute);
   queue<dense, 0>(c, c.f, st::attn, pass::forward, compute, 0, forward);
@@ -213,7 +216,9 @@ void hand_dense_pair(context& c) {
   c.releases += 6;
 }
 
-[[gnu::flatten]] void stretto_moe_forward(context& c) { body<form::forward, moe, -1>::run(c); }
+[[gnu::flatten]] void stretto_moe_forward(context& c) {
+  body<form::forward, moe, -1>::run(c, body<form::forward, moe, -1>::rows());
+}
 void hand_moe_forward(context& c) {
   come_in(c, c.f, compute);
   queue<moe, 0>(c, c.f, st::attn, pass::forward, compute, 0, forward);
@@ -233,7 +238,9 @@ void hand_moe_forward(context& c) {
   c.releases += 4;
 }
 
-[[gnu::flatten]] void stretto_moe_input(context& c) { body<form::backward_input, -1, moe>::run(c); }
+[[gnu::flatten]] void stretto_moe_input(context& c) {
+  body<form::backward_input, -1, moe>::run(c, body<form::backward_input, -1, moe>::rows());
+}
 void hand_moe_input(context& c) {
   come_in(c, c.b, comm);
   queue<moe, 3>(c, c.b, st::combine, pass::backward, comm, 0, backward);
@@ -253,7 +260,9 @@ void hand_moe_input(context& c) {
   c.releases += 4;
 }
 
-[[gnu::flatten]] void stretto_moe_weight(context& c) { body<form::backward_weight, -1, moe>::run(c); }
+[[gnu::flatten]] void stretto_moe_weight(context& c) {
+  body<form::backward_weight, -1, moe>::run(c, body<form::backward_weight, -1, moe>::rows());
+}
 void hand_moe_weight(context& c) {
   come_in(c, c.b, compute);
   queue<moe, 2, true>(c, c.b, st::mlp, pass::backward_weight, compute, 0, backward_weight);
@@ -262,7 +271,9 @@ void hand_moe_weight(context& c) {
   c.releases += 2;
 }
 
-[[gnu::flatten]] void stretto_dense_backward(context& c) { body<form::backward, -1, dense>::run(c); }
+[[gnu::flatten]] void stretto_dense_backward(context& c) {
+  body<form::backward, -1, dense>::run(c, body<form::backward, -1, dense>::rows());
+}
 void hand_dense_backward(context& c) {
   come_in(c, c.b, compute);
   queue<dense, 1>(c, c.b, st::mlp, pass::backward_input, compute, 0, backward_input);

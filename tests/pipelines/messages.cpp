@@ -90,10 +90,10 @@ TEST_CASE("a receive stands before a send only if its message is ready before it
     std::vector<int> ready(static_cast<std::size_t>(2 * facts.cells()));
     for (int rank = 0; rank < facts.ranks; ++rank) {
       for (long at = 0; at < made.size(rank); ++at) {
-        detail::each_output(facts, rank, made.calls(rank)[at], [&](detail::plan_message const& one) {
+        for (detail::plan_message const& one : detail::sent_by(facts, rank, made.calls(rank)[at])) {
           ready[static_cast<std::size_t>(detail::message_cell(
               facts, one.carries, one.stage, one.microbatch))] = times.finish[made.first(rank) + at];
-        });
+        }
       }
     }
     for (auto const& rank : oracle::steps_of(facts.ranks, lower_messages(made))) {

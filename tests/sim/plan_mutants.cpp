@@ -119,13 +119,11 @@ lists with_messages(plan const& of) {
     std::vector<plan_step> steps;
     for (int at = 0; at < of.size(rank); ++at) {
       call const& one = of.calls(rank)[at];
-      detail::each_input(of.facts(), rank, one, [&](detail::plan_message const& in) {
+      for (detail::plan_message const& in : detail::needed_by(of.facts(), rank, one))
         steps.push_back({step_kind::receive, in.carries, in.from, in.stage, in.microbatch});
-      });
       steps.push_back({step_kind::run, traffic::activation, -1, -1, at});
-      detail::each_output(of.facts(), rank, one, [&](detail::plan_message const& out) {
+      for (detail::plan_message const& out : detail::sent_by(of.facts(), rank, one))
         steps.push_back({step_kind::send, out.carries, out.to, out.stage, out.microbatch});
-      });
     }
     all.push_back(steps);
   }

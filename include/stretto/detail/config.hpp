@@ -6,5 +6,6 @@
 
 // Without it g++ -O2 leaves a quarter of a long program's steps out of line.
 #define STRETTO_ALWAYS_INLINE [[gnu::always_inline]] inline
-// What makes sentences, or room, is compiled for size, which takes the compiler less time.
+// What makes sentences, or room, or runs once before the first step, is compiled for size, which takes the compiler less
+// time.
 #define STRETTO_COLD [[gnu::cold]]

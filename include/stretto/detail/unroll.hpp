@@ -11,22 +11,13 @@ namespace stretto {
 inline namespace v0 {
 namespace detail {
 
-template <int First, class F, int... Index>
-STRETTO_ALWAYS_INLINE constexpr void each_of(F&& f, std::integer_sequence<int, Index...>) {
-  using expand = int[];
-  (void)expand{0, (f(std::integral_constant<int, First + Index>{}), 0)...};
-}
+template <int First, int... Index>
+std::integer_sequence<int, First + Index...> numbers_from(std::integer_sequence<int, Index...>);
 
-/// Calls `f` with the numbers from `First` up to `End` (excluded) as constants: one pack expansion, no loop.
-template <int First, int End, class F> STRETTO_ALWAYS_INLINE constexpr void each(F&& f) {
-  each_of<First>(f, std::make_integer_sequence<int, (End > First ? End - First : 0)>{});
-}
-/// The same, from the last number down.
-template <int First, int End, class F> STRETTO_ALWAYS_INLINE constexpr void each_backwards(F&& f) {
-  each<First, End>([&f](auto i) STRETTO_INLINE_LAMBDA {
-    f(std::integral_constant<int, First + End - 1 - decltype(i)::value>{});
-  });
-}
+/// The numbers from `First` up to `End` (excluded), for one pack expansion instead of a loop.
+template <int First, int End>
+using numbers =
+    decltype(numbers_from<First>(std::make_integer_sequence<int, (End > First ? End - First : 0)>{}));
 
 }  // namespace detail
 }  // namespace v0
