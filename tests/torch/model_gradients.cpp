@@ -77,7 +77,7 @@ public:
   /// Gradients by a split schedule; also fixes the routers' choices from now on.
   void differentiate() {
     run_->run();
-    reduce_replicated(model_.parameters(), ranks_);
+    reduce_replicated(model_.parameters(), ranks_, rows_);
     for (auto& each : records_) each.replay = true;
   }
 
