@@ -90,8 +90,9 @@ public:
     double exposed = 0;
     for (int step = 0; step < options_.steps; ++step) {
       load_step(step);
-      std::size_t const before = device_.live_bytes();
+      // All ranks of the process have made their models by then.
       ranks_.barrier();
+      std::size_t const before = device_.live_bytes();
       if (counts_memory()) device_.restart_peak();
       ranks_.barrier();
       auto const start = clock::now();
