@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <utility>
 
 namespace stretto {
@@ -83,6 +84,12 @@ private:
   }
 };
 
+/// Whether cublasLt does not do what it is asked for. Nothing was launched then.
+inline bool is_refused(cublasStatus_t result) {
+  return result == CUBLAS_STATUS_NOT_SUPPORTED || result == CUBLAS_STATUS_INVALID_VALUE ||
+         result == CUBLAS_STATUS_ARCH_MISMATCH;
+}
+
 /// The kernels of products, each looked for once. A search takes cuBLAS longer than a launch, and it looks anew for every shape:
 /// so this asks for rounded shapes. What is found depends on the shape that is asked for alone, not on what was asked
 /// before: equal products have equal bits whatever order they come in.
@@ -90,22 +97,17 @@ class kernel_choices {
 public:
   explicit kernel_choices(std::size_t workspace_bytes) : workspace_bytes_(workspace_bytes) {}
 
-  cublasLtMatmulAlgo_t const& of(cublasLtHandle_t with, product_shape const& shape) {
-    auto const [place, is_new] = found_.try_emplace(shape);
-    if (!is_new) return place->second;
-    try {
-      place->second = search(with, shape);
-    } catch (...) {
-      found_.erase(place);
-      throw;
-    }
-    return place->second;
+  /// Null where cublasLt has none.
+  cublasLtMatmulAlgo_t const* of(cublasLtHandle_t with, product_shape const& shape) {
+    auto place = found_.find(shape);
+    if (place == found_.end()) place = found_.emplace(shape, search(with, shape)).first;
+    return place->second ? &*place->second : nullptr;
   }
   std::size_t size() const noexcept { return found_.size(); }
 
 private:
   /// Of the host alone, so that a capture does not mind.
-  cublasLtMatmulAlgo_t search(cublasLtHandle_t with, product_shape const& shape) const {
+  std::optional<cublasLtMatmulAlgo_t> search(cublasLtHandle_t with, product_shape const& shape) const {
     product_description of(shape);
     cublasLtMatmulPreferenceOpaque_t wanted;
     check(cublasLtMatmulPreferenceInit(&wanted), "cublasLtMatmulPreferenceInit");
@@ -123,15 +125,16 @@ private:
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, shape.c_aligned);
     cublasLtMatmulHeuristicResult_t best{};
     int count = 0;
-    check(cublasLtMatmulAlgoGetHeuristic(with, &of.product, &of.a, &of.b, &of.c, &of.c, &wanted, 1, &best,
-                                         &count),
-          "cublasLtMatmulAlgoGetHeuristic");
-    check(count > 0 ? best.state : CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic");
+    auto const result = cublasLtMatmulAlgoGetHeuristic(with, &of.product, &of.a, &of.b, &of.c, &of.c, &wanted,
+                                                       1, &best, &count);
+    if (is_refused(result)) return std::nullopt;
+    check(result, "cublasLtMatmulAlgoGetHeuristic");
+    if (count == 0 || best.state != CUBLAS_STATUS_SUCCESS) return std::nullopt;
     return best.algo;
   }
 
   std::size_t workspace_bytes_;
-  std::map<product_shape, cublasLtMatmulAlgo_t> found_;
+  std::map<product_shape, std::optional<cublasLtMatmulAlgo_t>> found_;
 };
 
 } // namespace detail
