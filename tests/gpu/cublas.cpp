@@ -284,9 +284,10 @@ TEST_CASE("a product is as right with the kernel for the most rows of its range 
   cuda::stream own;
   cublas::handle with(own.get());
   auto const type = GENERATE(CUDA_R_16BF, CUDA_R_32F, CUDA_R_64F);
-  for (std::int64_t const count : {1, 63, 65, 127, 129, 2049, 4097}) {
-    CAPTURE(static_cast<int>(type), count);
-    problem p({type, 40, 72}, {count}, 95);
+  auto const [in, out] = GENERATE(table<int, int>({{40, 72}, {40, 96}, {16, 16}, {96, 40}}));
+  for (std::int64_t const count : {1, 2, 63, 65, 127, 129, 2049, 4097}) {
+    CAPTURE(static_cast<int>(type), in, out, count);
+    problem p({type, in, out}, {count}, 95);
     check_close(p, p.run(with, gradient_sum::add), gradient_sum::add);
   }
 }
