@@ -27,6 +27,11 @@ NAMED = re.compile(r"^train_moe: rank \d+: .+, microbatch \d+ failed: .+$")
 BETWEEN = re.compile(r"^train_moe: rank \d+ failed: .+$")
 
 
+def require_running(running: list[subprocess.Popen], what: str) -> None:
+    said = [each.communicate()[1] for each in running if each.poll() is not None]
+    assert not said, f"{what}: ended before anything happened: {said}"
+
+
 def fault(program: str, folder: pathlib.Path, text: str, seed: int, how: signal.Signals, more: list[str] | None = None,
           variables: Callable[[int], dict[str, object]] = lambda rank: {}, starts: float = 0.3, deadline: int = DEADLINE,
           grids: Sequence[tuple[int, int]] = GRIDS, sizes: list[str] = TINY, microbatches: int = 8, begins: str = "plan   ",
@@ -48,12 +53,13 @@ def fault(program: str, folder: pathlib.Path, text: str, seed: int, how: signal.
     try:
         header = time.monotonic() + 120
         while not re.search(begins, output.read_text()):
-            assert time.monotonic() < header and all(each.poll() is None for each in running), what
+            assert time.monotonic() < header, what
+            require_running(running, what)
             time.sleep(0.02)
         time.sleep(starts * (1 + chance.random()) + chance.random())
         victim = chance.randrange(ranks)
         what += f", {how.name} of rank {victim}"
-        assert all(each.poll() is None for each in running), what
+        require_running(running, what)
         running[victim].send_signal(how)
         began = time.monotonic()
         named = 0
