@@ -2,13 +2,14 @@
 #define USE_C10D_NCCL
 #endif
 
-#include "device_memory.hpp"
-#include "forked_ranks.hpp"
-
+// Before what includes Catch2: torch has a CHECK of its own, which ends the program.
 #include <stretto/adapters/c10d.hpp>
 
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#include "device_memory.hpp"
+#include "forked_ranks.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
