@@ -136,7 +136,9 @@ private:
         return false;
       }
       if (p.on[w] != r.on) {
-        refuse({fault::missing_cut, p.by_phase[w], phase, w, block});
+        // In the order of the block, whichever of the two the policy names first.
+        int const first = p.by_phase[w] < phase ? p.by_phase[w] : phase;
+        refuse({fault::missing_cut, first, p.by_phase[w] + phase - first, w, block});
         return false;
       }
       return true;

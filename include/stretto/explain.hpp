@@ -47,6 +47,21 @@ STRETTO_COLD inline void describe_cell(words& to, op const& o, int cell, block_f
        << (f.leaf_root[leaf] >= 0 ? f.root_name[f.leaf_root[leaf]] : f.input_name[f.leaf_input[leaf]]);
 }
 
+/// A value of the chain, or its gradient, that no op of the table writes: not the order is wrong, a layer is missing.
+STRETTO_COLD inline fault without_layer(diagnosis const& d, flat_table const& table) {
+  if (d.what != fault::unwritten_read || !(cells::is_chain_value(d.cell) || cells::is_chain_gradient(d.cell)))
+    return d.what;
+  op const& at = table.ops[d.at];
+  cell_set const cell = cells::one(d.cell);
+  int const group = (at.touches.reads & cell) != 0 ? at.group : at.next_group;
+  for (op const& o : table.ops) {
+    cell_set const writes = o.group == group ? o.touches.writes : 0;
+    cell_set const hands_on = o.next_group == group ? o.touches.next_writes | o.touches.carries : 0;
+    if (((writes | hands_on) & cell) != 0) return d.what;
+  }
+  return cells::is_chain_value(d.cell) ? fault::no_layer_before : fault::no_layer_behind;
+}
+
 template <class Schedule> STRETTO_COLD words explain(diagnosis const& d, flat_table const& table) {
   chain_facts const& chain = chain_of<typename Schedule::model>::value;
   words where;
@@ -60,7 +75,7 @@ template <class Schedule> STRETTO_COLD words explain(diagnosis const& d, flat_ta
   }
   if (d.other >= 0)
     describe(where << ", and ", table.ops[d.other], facts_of_op<Schedule>(table.ops[d.other]));
-  return sentence_of(d.what, {}, where);
+  return sentence_of(without_layer(d, table), {}, where);
 }
 
 } // namespace detail

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <stretto/schedule.hpp>
+#include <stretto/proof.hpp>
 
 #include <string>
 
@@ -28,8 +28,11 @@ inline std::string padded(std::string s, unsigned width) {
 
 /// The program of one body as text: a line per op in the order in which the host issues them, with its lane and what it
 /// waits for; then the lanes side by side. By default the overlapped pair of the first block type with itself.
+/// An illegal `Schedule` does not compile.
 template <class Schedule, form Form = form::forward_backward, int Forward = 0, int Backward = 0>
 std::string to_text() {
+  // What proof<Schedule> stands on: a level of instantiation less in the compiler's message.
+  [[maybe_unused]] detail::verdict<Schedule, detail::fault_in<Schedule>::value.d.what> const legal{};
   using body = body_of<Schedule, Form, Forward, Backward>;
   auto const& rows = body::value.ops;
   std::string text = "  #  lane     op           waits for\n";

@@ -166,21 +166,35 @@ template <class Schedule> struct verdict<Schedule, fault::too_large> {
   static_assert(sizeof(error::too_large<Schedule>));
 };
 
-/// What keeps an executor from running the phases of a model, and the phase.
+/// What keeps an executor from running the phases of a model, and the phase, if it is one.
 struct phase_finding {
   fault what = fault::none;
   int block = -1;
   int phase = -1;
 };
+/// Whether backward may begin in a phase: it writes an objective, or its backward is written by hand and waits for no gradient.
+constexpr bool starts_backward(block_facts const& f, chain_facts const& chain, int phase) {
+  bool waits = false;
+  for (int v = 0; v < f.roots; ++v) {
+    if (f.root_writer[v] != phase) continue;
+    if (f.root_is_objective[v]) return true;
+    if (f.root_is_output[v] ? chain.find(f.root[v]) >= 0 : !f.root_is_metadata[v]) waits = true;
+  }
+  return f.has_explicit_backward[phase] && !waits;
+}
 template <class Model, int... Types>
 constexpr phase_finding find_unrunnable(bool differentiates, std::integer_sequence<int, Types...>) {
   block_facts const* const all[] = {&dataflow_of<typename Model::template block<Types>>::value..., nullptr};
+  bool by_autograd = false, starts = false;
   for (int k = 0; k < Model::count; ++k)
     for (int p = 0; p < all[k]->phases; ++p) {
       if (!all[k]->has_forward[p]) return {fault::no_forward, k, p};
       if (!all[k]->has_explicit_backward[p] && !differentiates) return {fault::needs_autograd, k, p};
+      by_autograd |= !all[k]->has_explicit_backward[p];
+      starts |= starts_backward(*all[k], chain_of<Model>::value, p);
     }
-  return {};
+  // Backwards all written by hand start wherever they like.
+  return {by_autograd && !starts ? fault::no_objective : fault::none};
 }
 template <class Schedule, class Tensors> struct unrunnable_in {
   static constexpr phase_finding value = find_unrunnable<typename Schedule::model>(
@@ -191,7 +205,7 @@ using unrunnable_phase =
     typename phase_at<At::value.phase,
                       typename Schedule::model::template block<At::value.block>::phases>::type;
 template <class Schedule, class Tensors>
-inline constexpr bool can_run = unrunnable_in<Schedule, Tensors>::value.what == fault::none;
+inline constexpr bool can_run = unrunnable_in<Schedule, Tensors>::value.phase < 0;
 
 template <class Schedule, class Tensors, fault What = unrunnable_in<Schedule, Tensors>::value.what>
 struct tensors_verdict {};
@@ -201,6 +215,9 @@ template <class Schedule, class Tensors> struct tensors_verdict<Schedule, Tensor
 template <class Schedule, class Tensors> struct tensors_verdict<Schedule, Tensors, fault::needs_autograd> {
   static_assert(sizeof(error::needs_autograd<unrunnable_phase<Schedule, Tensors>, Tensors>));
 };
+template <class Schedule, class Tensors> struct tensors_verdict<Schedule, Tensors, fault::no_objective> {
+  static_assert(sizeof(error::no_objective<typename Schedule::model, Tensors>));
+};
 
 } // namespace detail
 
@@ -208,6 +225,13 @@ template <class Schedule, class Tensors> struct tensors_verdict<Schedule, Tensor
 template <class Schedule> struct proof : detail::verdict<Schedule, detail::fault_in<Schedule>::value.d.what> {
   static constexpr bool holds = detail::fault_in<Schedule>::value.d.what == fault::none;
 };
+
+/// The program of an overlapped pair: a forward layer of one block type beside a backward layer of another. That of an illegal
+/// `Schedule` does not compile.
+template <class Schedule, int Forward = 0, int Backward = Forward>
+inline constexpr auto const&
+    pair_program = (void(detail::verdict<Schedule, detail::fault_in<Schedule>::value.d.what>{}),
+                    body_of<Schedule, form::forward_backward, Forward, Backward>::value);
 
 } // namespace v0
 } // namespace stretto

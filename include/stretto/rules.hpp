@@ -184,6 +184,15 @@
 #define STRETTO_E64 \
   "stretto[E64]: a Recompute spans a Detach, or a part of a node only; write one Recompute for the phases " \
   "of each node, and a Detach before and behind it"
+#define STRETTO_E65 \
+  "stretto[E65]: no phase of the model writes an objective, so backward has nothing to start from and trains " \
+  "nothing; derive the loss from stretto::objective"
+#define STRETTO_E66 \
+  "stretto[E66]: a layer or message reads a value that no layer before it hands on; add a layer before it " \
+  "that writes or carries the value"
+#define STRETTO_E67 \
+  "stretto[E67]: a layer or message needs the gradient of a value that no layer behind it reads; add a layer " \
+  "behind it that reads or carries the value"
 
 /// Every rule: its code, and its name here, in `fault` and in namespace `error`.
 #define STRETTO_RULES(rule) \
@@ -204,7 +213,8 @@
   rule(E51, weight_order) rule(E52, deadlock) rule(E53, too_many_live) rule(E54, unmatched_message) \
   rule(E55, message_order) rule(E56, misplaced_message) rule(E57, message_deadlock) rule(E58, group_order) \
   rule(E59, cannot_split) rule(E60, no_such_rank) rule(E61, no_peers) \
-  rule(E62, other_model) rule(E63, slot_in_use) rule(E64, recompute_spans_cut)
+  rule(E62, other_model) rule(E63, slot_in_use) rule(E64, recompute_spans_cut) \
+  rule(E65, no_objective) rule(E66, no_layer_before) rule(E67, no_layer_behind)
 // clang-format on
 
 namespace stretto {

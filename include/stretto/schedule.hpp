@@ -92,10 +92,5 @@ template <class Schedule, form Form, int Forward, int Backward> struct body_of {
   }();
 };
 
-/// The program of an overlapped pair: a forward layer of one block type beside a backward layer of another.
-template <class Schedule, int Forward = 0, int Backward = Forward>
-inline constexpr auto const& pair_program =
-    body_of<Schedule, form::forward_backward, Forward, Backward>::value;
-
 } // namespace v0
 } // namespace stretto

@@ -1,6 +1,9 @@
 #pragma once
 
 /// Every core header. Adapters are included one by one by who uses them.
+// First, for a short list of includers in the compiler's message.
+#include <stretto/error.hpp>
+
 #include <stretto/access.hpp>
 #include <stretto/adapter.hpp>
 #include <stretto/backend.hpp>
@@ -18,7 +21,6 @@
 #include <stretto/detail/landings.hpp>
 #include <stretto/detail/op_place.hpp>
 #include <stretto/detail/part_blocks.hpp>
-#include <stretto/error.hpp>
 #include <stretto/executor.hpp>
 #include <stretto/explain.hpp>
 #include <stretto/flatten.hpp>

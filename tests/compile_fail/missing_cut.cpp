@@ -1,15 +1,14 @@
 // expect: stretto\[E07\]: the policy runs two phases on different lanes, but no Detach cuts the block
-// expect: TwoStream1F1B
-// expect: us::Attention
-// expect: us::Dispatch
+// expect: missing_cut<stretto::.*TwoStream1F1B, us::Dispatch, us::Experts>
 #include "layer.hpp"
 
 namespace us {
-struct Joined : stretto::Block<Attention,
+// The policy names the backward of the second before that of the first.
+struct Joined : stretto::Block<Attention, stretto::Detach, Dispatch,
 #ifndef STRETTO_COMPILE_FAIL
                                stretto::Detach,
 #endif
-                               Dispatch, stretto::Detach, Experts, stretto::Detach, Combine> {
+                               Experts, stretto::Detach, Combine> {
 };
 struct Step : stretto::Schedule<Joined, stretto::TwoStream1F1B> {};
 } // namespace us

@@ -1,7 +1,5 @@
 // expect: stretto\[E07\]: the policy runs two phases on different lanes, but no Detach cuts the block
-// expect: TwoStream1F1B
-// expect: us::Attention
-// expect: us::Dispatch
+// expect: missing_cut<stretto::.*TwoStream1F1B, us::Dispatch, us::Experts>
 #define STRETTO_WITH_EXECUTOR
 #include "missing_cut.cpp"
 

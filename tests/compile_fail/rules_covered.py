@@ -24,6 +24,8 @@ NOT_AT_COMPILE_TIME = {
     "E60": "the rank is run-time data",
     "E61": "how many ranks there are is run-time data",
     "E63": "which microbatches have one slot depends on layers and plan, which are run-time data",
+    "E66": "the list of layers is run-time data",
+    "E67": "the list of layers is run-time data",
 }
 
 # Rules about the code of a phase, of which nothing is left when a program runs.

@@ -168,6 +168,12 @@ TEST_CASE("two phases of one node on different lanes need a cut", "[census]") {
   CHECK(d.what == fault::missing_cut);
   CHECK(d.at == 0);
   CHECK(d.other == 1);
+  // Backward names the second first; what is said keeps the order of the block.
+  diagnosis const back =
+      detail::body_maker(nullptr, &facts, chain_of<Blocks<Uncut>>::value, {-1, 0}, form::backward, false)
+          .make(detail::order_of<TwoStream1F1B>(form::backward))
+          .problem;
+  CHECK((back.what == fault::missing_cut && back.at == 0 && back.other == 1));
   // On one lane no cut is needed.
   pair_builder const serial = detail::order_of<Serial>(form::forward);
   CHECK_FALSE(

@@ -12,13 +12,23 @@ namespace {
 
 using Split = Schedule<Model, TwoStream1F1B, SplitDW>;
 
+struct silent_peers {
+  using tensor = toy::number;
+  void send(message const&, tensor const&) {}
+  tensor receive(message const&) { return {}; }
+};
+
 /// The sentence with which an executor refuses to be made; empty if it is made.
-template <class S> std::string refusal(std::string const& picture, sizes const& wanted) {
+template <class S> std::string refusal(std::string const& picture, sizes const& wanted, bool linked = false) {
   toy::network<typename S::model> net(picture, wanted.microbatches > 0 ? wanted.microbatches : 1);
   toy::tensors<toy::number> numbers;
   null_lanes lanes;
+  silent_peers peers;
   try {
-    executor run(S{}, backend{numbers, lanes}, net.layers, wanted);
+    if (wanted.ranks > 1 && linked)
+      executor run(S{}, backend{numbers, lanes, peers}, net.layers, wanted);
+    else
+      executor run(S{}, backend{numbers, lanes}, net.layers, wanted);
   } catch (std::invalid_argument const& refused) {
     return refused.what();
   }
@@ -151,15 +161,33 @@ TEST_CASE("plans that drop, double or misplace a call are refused in words", "[e
 TEST_CASE("lists of layers that do not fit together are refused in words", "[executor]") {
   // Nothing writes what the first layer reads.
   CHECK_THAT(refusal<Split>("MH", 2),
-             ContainsSubstring("stretto[E01]") &&
+             ContainsSubstring("stretto[E66]") &&
                  ContainsSubstring(
-                     "F.attn (Attention of MoeLayer) of layer 0, microbatch 0, on compute, at hidden;"));
+                     "F.attn (Attention of MoeLayer) of layer 0, microbatch 0, on compute, at hidden; add a "
+                     "layer before it that writes or carries the value"));
   // Nothing reads what the last layer writes, so no gradient comes back.
   CHECK_THAT(refusal<Split>("EM", 2),
-             ContainsSubstring("stretto[E01]") &&
+             ContainsSubstring("stretto[E67]") &&
                  ContainsSubstring("B.combine (Combine of MoeLayer) of layer 1, microbatch 0, on comm, at "
-                                   "the gradient of hidden;"));
-  CHECK_THAT(refusal<Split>("EMHM", 2), ContainsSubstring("stretto[E01]"));
+                                   "the gradient of hidden; add a layer behind it that reads or carries"));
+  // There is an embedding, but the head between hands nothing on.
+  CHECK_THAT(refusal<Split>("EMHM", 2),
+             ContainsSubstring("stretto[E66]") && ContainsSubstring("of layer 3, microbatch 0"));
+}
+
+TEST_CASE("stages that hand nothing to each other are refused in words", "[executor]") {
+  using Step = Schedule<Model, TwoStream1F1B, OneFOneB>;
+  auto const of_rank = [](int rank, std::string const& picture) {
+    return refusal<Step>(picture, {.microbatches = 2, .ranks = 2, .rank = rank}, true);
+  };
+  CHECK(of_rank(0, "EM").empty());
+  CHECK(of_rank(1, "MH").empty());
+  // A head ends what the message of the first rank should take along.
+  CHECK_THAT(
+      of_rank(0, "EMH"),
+      ContainsSubstring("stretto[E66]: a layer or message reads a value that no layer before it hands on: "
+                        "the message of microbatch 0") &&
+          ContainsSubstring("at hidden; add a layer before it"));
 }
 
 TEST_CASE("a rank without layers runs", "[executor]") {

@@ -2,6 +2,7 @@
 
 #include <stretto/explain.hpp>
 
+#include <algorithm>
 #include <set>
 
 using namespace stretto;
@@ -77,4 +78,21 @@ TEST_CASE("order and lifetime are told with what is missing", "[explain]") {
   CHECK(early.find("what backward_input keeps for backward_weight; name input(...)") != std::string::npos);
   std::string const backwards = swapped(pass::forward, pass::backward_input);
   CHECK(backwards.find("stretto[E01]") == 0);
+  // What a later op hands over is a matter of order, what none does of a layer.
+  flat_table later = table, alone = table;
+  auto const first_of = [&table](int layer) {
+    for (std::size_t i = 0; i < table.ops.size(); ++i)
+      if (table.ops[i].layer == layer) return i;
+    return table.ops.size();
+  };
+  REQUIRE((first_of(0) < first_of(1) && first_of(1) < table.ops.size()));
+  std::swap(later.ops[first_of(0)], later.ops[first_of(1)]);
+  for (op& o : later.ops) std::fill(o.wait, o.wait + lane_count, -1);
+  CHECK(detail::explain<Split>(later.check(), later).str().find("stretto[E01]") == 0);
+  for (op& o : alone.ops)
+    if (o.layer == 0 && o.is_forward()) o.touches.next_writes = 0;
+  std::string const missing = detail::explain<Split>(alone.check(), alone).str();
+  INFO(missing);
+  CHECK(missing.find("stretto[E66]") == 0);
+  CHECK(missing.find(", at hidden; add a layer before it") != std::string::npos);
 }

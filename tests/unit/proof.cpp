@@ -9,6 +9,10 @@ namespace {
 
 struct hidden : value {};
 struct normed : value {};
+struct kept : value {};
+struct noted : metadata {
+  using type = int;
+};
 struct loss : objective {};
 
 template <phase_kind Kind, class Reads, class Writes> struct Forward : Phase<Kind> {
@@ -91,11 +95,46 @@ TEST_CASE("what is carried is read and not written, and nobody reads an objectiv
   CHECK(check_block(dataflow_of<Twice>::value, 0).what == fault::objective_read);
 }
 
+TEST_CASE("what nobody writes is told before that two nodes read it", "[proof]") {
+  using Unwritten = Block<Split<attn, values<hidden, kept>, values<normed>>, Detach,
+                          Split<mlp, values<normed, kept>, values<hidden>>>;
+  using Unnoted = Block<Split<attn, values<hidden, noted>, values<normed>>, Detach,
+                        Split<mlp, values<normed, noted>, values<hidden>>>;
+  using Twice = Block<Norm, Detach, Split<mlp, values<normed, hidden>, values<hidden>>>;
+  CHECK(proof_of<Unwritten, Serial>().what == fault::never_produced);
+  CHECK(proof_of<Unnoted, Serial>().what == fault::metadata_crosses);
+  CHECK(proof_of<Twice, Serial>().what == fault::input_of_two_nodes);
+  // Another block writes it: then two readers are what is wrong.
+  struct Source : Block<Split<attn, values<>, values<kept>>> {};
+  CHECK(proof_of<Blocks<Source, Unwritten>, Serial>().what == fault::input_of_two_nodes);
+}
+
+TEST_CASE("an executor over autograd asks for where backward starts", "[proof]") {
+  using Embedding = Block<Forward<attn, values<>, values<hidden>>>;
+  using ByHand = Block<Norm, Detach, Whole<mlp, values<normed>, values<hidden>>>;
+  auto const over_autograd = []<class Last>(std::type_identity<Last>) {
+    return run_fault<Blocks<Embedding, ByHand, Last>, autograd_tensors>();
+  };
+  // The loss is a plain value; so is what a last phase hands to nobody.
+  CHECK(over_autograd(std::type_identity<Block<Forward<mlp, values<hidden>, values<kept>>>>{}) ==
+        fault::no_objective);
+  CHECK(over_autograd(std::type_identity<Block<Forward<mlp, values<hidden>, values<>>>>{}) ==
+        fault::no_objective);
+  CHECK(over_autograd(std::type_identity<Block<Forward<mlp, values<hidden>, values<loss>>>>{}) ==
+        fault::none);
+  // A backward by hand behind which nothing lies starts it as well.
+  CHECK(over_autograd(std::type_identity<Block<Whole<mlp, values<hidden>, values<kept>>>>{}) == fault::none);
+  CHECK(over_autograd(std::type_identity<Block<Whole<mlp, values<hidden>, values<>>>>{}) == fault::none);
+  // Where nothing is left to autograd there is nothing to say.
+  CHECK(run_fault<ByHand, autograd_tensors>() == fault::none);
+}
+
 TEST_CASE("an executor asks for code that runs", "[proof]") {
   using Graph = Forward<mlp, values<normed>, values<hidden>>;
   CHECK(run_fault<Block<Norm, Detach, Mlp>>() == fault::none);
   CHECK(run_fault<Block<Norm, Detach, Graph>>() == fault::needs_autograd);
-  CHECK(run_fault<Block<Norm, Detach, Graph>, autograd_tensors>() == fault::none);
+  CHECK(run_fault<Blocks<Block<Norm, Detach, Graph>, Block<Forward<mlp, values<hidden>, values<loss>>>>,
+                  autograd_tensors>() == fault::none);
   CHECK(run_fault<Block<Norm, Detach, Drawn>, autograd_tensors>() == fault::no_forward);
 }
 

@@ -1,0 +1,8 @@
+// expect: stretto\[E07\]: the policy runs two phases on different lanes, but no Detach cuts the block
+// expect: missing_cut<stretto::.*TwoStream1F1B, us::Dispatch, us::Experts>
+#define STRETTO_WITH_EXECUTOR
+#include "missing_cut.cpp"
+
+#include <stretto/inspect.hpp>
+
+std::string text() { return stretto::to_text<us::Step>(); }
