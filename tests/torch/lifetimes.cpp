@@ -50,7 +50,11 @@ std::string named(std::vector<std::string> const& saves, forward_of_phase const&
   st::tensors::context context;
   auto const scope = adapter.forward_scope(context);
   try {
-    adapter.check_forward({"Subject", 7}, values, 3, [&] { out = forward(read); });
+    adapter.check_forward({"Subject", 7}, values, 3, [&] {
+      out = forward(read);
+      for (at::Tensor* each : {&out.first, &out.second}) // It must write both.
+        if (!each->defined()) *each = at::zeros({1});
+    });
   } catch (std::logic_error const& error) {
     std::string const text = error.what();
     CHECK(text.find("phase Subject keeps '") == 0);
@@ -66,13 +70,15 @@ std::string named(std::vector<std::string> const& saves, forward_of_phase const&
 
 TEST_CASE("a phase that keeps what it did not name is told which value",
           "[torch][saves][megatron-01][megatron-37][megatron-d]") {
-  auto const w = random_tensor({4, 6}, at::kDouble, 2).set_requires_grad(true);
+  st::parameter w("w", random_tensor({4, 6}, at::kDouble, 2));
   auto const x_squared = [](at::Tensor const& x) { return written{x * x, {}}; };
   CHECK(named({}, x_squared) == "read");
   CHECK(named({"first", "second"}, x_squared) == "read");
   CHECK(named({"read"}, x_squared).empty());
 
-  auto const view_saved = [&](at::Tensor const& x) { return written{x.view({24}) * w.view({24}), {}}; };
+  auto const view_saved = [&](at::Tensor const& x) {
+    return written{x.view({24}) * w.value().view({24}), {}};
+  };
   CHECK(named({}, view_saved) == "read");
   CHECK(named({"read"}, view_saved).empty());
 
@@ -143,6 +149,86 @@ TEST_CASE("weight gradients put off keep their input unless the weight is frozen
   CHECK(named({}, with(weight)) == "read");
   CHECK(named({"read"}, with(weight)).empty());
   CHECK(named({}, with(frozen)).empty());
+}
+
+// --- What backward would miss. ---------------------------------------------------------------------------------------
+
+namespace {
+
+/// What the check says of a node of two phases: `first` reads the input, `second` what that wrote, inside of the node.
+template <class First, class Second> std::string said_of(First&& first, Second&& second) {
+  st::checked_tensors const adapter;
+  at::Tensor const read = adapter.detach(random_tensor({4, 6}, at::kDouble, 1));
+  at::Tensor middle, out;
+  phase_value<at::Tensor> const of_first[] = {{&read, {"read", 4}, false, true, false},
+                                              {&middle, {"middle", 6}, true, true, false}};
+  phase_value<at::Tensor> const of_second[] = {{&middle, {"middle", 6}, false, true, true},
+                                               {&out, {"out", 3}, true, true, false}};
+  st::tensors::context context;
+  auto const scope = adapter.forward_scope(context);
+  try {
+    adapter.check_forward({"First", 5}, of_first, 2, [&] { middle = first(read); });
+    adapter.check_forward({"Second", 6}, of_second, 2, [&] { out = second(middle); });
+  } catch (std::logic_error const& error) {
+    return error.what();
+  }
+  return "";
+}
+at::Tensor twice(at::Tensor const& x) { return x * 2; }
+
+} // namespace
+
+TEST_CASE("a weight that backward would not train is refused, whatever way the phase holds it", "[torch]") {
+  auto const w = random_tensor({6, 3}, at::kDouble, 2).set_requires_grad(true);
+  auto const made_before = w * 2;
+  st::parameter p("p", w), q("q", w);
+  at::Tensor const& kept = p.value(); // outside of every forward
+
+  auto const by_hand = said_of([&](auto const& x) { return x.matmul(w).tanh(); }, twice);
+  CHECK_THAT(by_hand,
+             ContainsSubstring("phase First uses a tensor of sizes [6, 3] that asks for a gradient"));
+  CHECK_THAT(by_hand, ContainsSubstring("hold it as a parameter and call value()"));
+  CHECK_THAT(said_of(twice, [&](auto const& x) { return x.matmul(w); }), ContainsSubstring("phase Second"));
+  CHECK_THAT(said_of([&](auto const& x) { return x.matmul(made_before); }, twice),
+             ContainsSubstring("phase First"));
+  CHECK_THAT(said_of([&](auto const&) { return w * w; }, twice), ContainsSubstring("phase First"));
+  CHECK_THAT(said_of([&](auto const& x) { return x.matmul(kept); }, twice), ContainsSubstring("phase First"));
+
+  CHECK(said_of([&](auto const& x) { return x.matmul(p.value()); },
+                [&](auto const& x) { return x.matmul(p.value().t()) * q.value().sum(); }) == "");
+  CHECK(said_of([&](auto const& x) { return st::linear(x, p) + x.matmul(w.detach()); }, twice) == "");
+  CHECK(said_of([](auto const& x) { return x; }, twice) == "");
+  CHECK(said_of([&](auto const&) { return at::zeros({2}); }, twice) == "");
+}
+
+TEST_CASE("a weight that would not be trained is seen in backward, where forward was not looked at",
+          "[torch]") {
+  st::checked_tensors const adapter;
+  auto const plain = random_tensor({6, 3}, at::kDouble, 2).set_requires_grad(true);
+  st::parameter p("p", plain);
+  for (bool const halves : {false, true}) {
+    auto backward_of = [&](auto const& forward) {
+      at::Tensor leaf = adapter.detach(random_tensor({4, 6}, at::kDouble, 1)), leaf_gradient, root;
+      st::tensors::context context;
+      {
+        auto const scope = adapter.forward_scope(context);
+        root = forward(leaf);
+      }
+      at::Tensor root_gradient = at::ones({4, 3}, at::kDouble);
+      bool const is_objective = false;
+      gradient_request<at::Tensor> const request{
+          &root, &root_gradient, &is_objective, 1, &leaf, &leaf_gradient, 1};
+      halves ? adapter.backward_input(context, request) : adapter.backward(context, request);
+    };
+    CHECK_THROWS_WITH(backward_of([&](auto const& x) { return x.matmul(plain); }),
+                      ContainsSubstring("a phase uses a tensor of sizes [6, 3]"));
+    CHECK_NOTHROW(backward_of([&](auto const& x) { return x.matmul(p.value()) + st::linear(x, p); }));
+  }
+}
+
+TEST_CASE("a value that a phase says it writes and does not is named", "[torch]") {
+  CHECK(said_of(twice, [](auto const&) { return at::Tensor{}; }) ==
+        "phase Second declares 'out' in its `writes` and left it empty; assign io[out{}]");
 }
 
 // --- Whole steps. ----------------------------------------------------------------------------------------------------

@@ -25,4 +25,5 @@
 #include <stretto/adapters/torch/tensors.hpp>
 #include <stretto/adapters/torch/threads.hpp>
 #include <stretto/adapters/torch/unchecked_tensors.hpp>
+#include <stretto/adapters/torch/untrained_leaf.hpp>
 #include <stretto/adapters/torch/weighted.hpp>

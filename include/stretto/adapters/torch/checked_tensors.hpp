@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stretto/adapters/torch/unchecked_tensors.hpp>
+#include <stretto/adapters/torch/untrained_leaf.hpp>
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/variable.h>
@@ -116,12 +117,21 @@ private:
 inline std::string string_of(stretto::detail::text name) {
   return {name.begin, static_cast<std::size_t>(name.size)};
 }
+inline std::string sizes_of(at::Tensor const& t) {
+  std::string all;
+  for (auto const size : t.sizes()) all += (all.empty() ? "" : ", ") + std::to_string(size);
+  return "[" + all + "]";
+}
 
 } // namespace detail
 
-/// `unchecked_tensors` that, after the forward of every phase, compares what it holds with what it declared, and throws
-/// `std::logic_error` naming phase and value where it holds more: the storage would go back before backward. Values that are
-/// named and not held cost memory only and are not reported.
+/// `unchecked_tensors` that look, after the forward of every phase, at what it wrote, and throw `std::logic_error` naming the
+/// phase where
+/// - a value that it says it writes is empty;
+/// - it used a tensor that asks for a gradient which backward would not make (`find_untrained_leaf`; in a node that runs
+///   forward again the step ends in backward, and names the op);
+/// - it holds a value that it does not name in its `saves`: the storage would go back before backward. Values that are named
+///   and not held cost memory only and are not reported.
 class checked_tensors : public unchecked_tensors {
 public:
   template <class Run>
@@ -129,11 +139,52 @@ public:
                      Run&& run) const {
     detail::held_values const held(values, count);
     run();
+    std::string const subject = "phase " + detail::string_of(phase);
+    for (int i = 0; i < count; ++i)
+      if (values[i].is_written && !values[i].what->defined()) {
+        std::string const name = detail::string_of(values[i].name);
+        throw std::logic_error(subject + " declares '" + name +
+                               "' in its `writes` and left it empty; assign io[" + name + "{}]");
+      }
+    std::vector<at::Tensor const*> written, read;
+    for (int i = 0; i < count; ++i) (values[i].is_written ? written : read).push_back(values[i].what);
+    if (node_context* const node = node_in_progress().context)
+      refuse_untrained(subject, written, read, *node);
     if (auto const* lie = held.find())
       throw std::logic_error(
-          "phase " + detail::string_of(phase) + " keeps '" + detail::string_of(lie->name) + "', which it " +
+          subject + " keeps '" + detail::string_of(lie->name) + "', which it " +
           (lie->is_written ? "writes" : "reads") +
           " and does not save: its storage would go back before backward; name it in the phase's `saves`");
+  }
+
+  /// A node that runs forward again is not looked at in forward, whose graph it drops.
+  template <class... Phases>
+  void backward(context& node, gradient_request<at::Tensor> const& request, Phases&... phases) const {
+    refuse_untrained(node, request);
+    unchecked_tensors::backward(node, request, phases...);
+  }
+  template <class... Phases>
+  void backward_input(context& node, gradient_request<at::Tensor> const& request, Phases&... phases) const {
+    refuse_untrained(node, request);
+    unchecked_tensors::backward_input(node, request, phases...);
+  }
+
+private:
+  static void refuse_untrained(context& node, gradient_request<at::Tensor> const& request) {
+    std::vector<at::Tensor const*> written, read;
+    for (int i = 0; i < request.root_count; ++i) written.push_back(&request.roots[i]);
+    for (int i = 0; i < request.leaf_count; ++i) read.push_back(&request.leaves[i]);
+    refuse_untrained("a phase", written, read, node);
+  }
+  static void refuse_untrained(std::string const& subject, std::vector<at::Tensor const*> const& written,
+                               std::vector<at::Tensor const*> const& read, node_context& node) {
+    at::Tensor const leaf = detail::find_untrained_leaf(written, read, node);
+    if (leaf.defined())
+      throw std::logic_error(
+          subject + " uses a tensor of sizes " + detail::sizes_of(leaf) +
+          " that asks for a gradient and is no stretto::torch::parameter used by value() in this forward: "
+          "its gradient would never be made; hold it as a parameter and call value() in every forward, or "
+          "detach() it");
   }
 };
 
