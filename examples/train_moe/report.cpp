@@ -256,6 +256,11 @@ void print_comparison(options const& o, std::span<run_result const> runs) {
              "peak activations: what a step allocates at its peak, all {} ranks together.\n"
              "Counts of pairs of bytes predict the held-out text with {:.4f} nats per byte.\n",
              link_text(o), o.ep * o.pp, runs.front().bigram_loss);
+  bool const are_threads = runs.front().process_ids.size() == 1;
+  if (o.model.device == device_kind::cpu && are_threads && !link_of(o).present())
+    fmt::print(
+        "No link is modelled, so ranks exchange rows at the speed of memory and there is little to hide: "
+        "--link-gbps X models one.\n");
   if (runs.size() < std::size(all_policies))
     fmt::print("Policies that {} does not go with were left out.\n", runs.front().pipeline);
 }

@@ -281,6 +281,9 @@ def check_pipeline_results(program: str, text: str, folder: pathlib.Path) -> Non
     assert len({r["grad_digest"] for r in runs}) == 1
     assert "zero_bubble_h1: 2 pipeline ranks with 1 stage each" in answer.stdout
     assert "Policies that zero_bubble_h1 does not go with were left out." in answer.stdout
+    assert "No link is modelled" in answer.stdout and "--link-gbps" in answer.stdout
+    answer = run(program, "--text", text, *TINY, "--compare", "--link-gbps", "1")
+    assert answer.returncode == 0 and "No link is modelled" not in answer.stdout, answer
 
 
 def main() -> None:
