@@ -31,7 +31,8 @@ of its W, because W reads the inputs of the layers; the bounds below count it so
 
 In the pictures numbers are microbatches. Light blue is F, orange I, brown B, violet W; a bar along the foot marks the second
 chunk of a rank (odd chunks, where there are more); blank is bubble. Costs are F = I = W and no communication, at equal
-layers per rank, so that all pictures share one scale. Try others with
+layers per rank, so that all pictures share one scale. After the quick start `plan` is built by `ninja -C build-quickstart
+examples/plan` and called as `build-quickstart/examples/plan`; a build of everything has it in `build/examples`. Try others with
 
     plan --pipeline dual_pipe_v --ranks 4 --microbatches 8 --costs deepseek_h800
     plan --ranks 8 --microbatches 32 --costs deepseek_h800 --compare
