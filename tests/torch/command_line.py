@@ -119,7 +119,7 @@ def check_pipelines(refuse: Refusals) -> None:
     refuse.says("--comm says how ranks on GPUs reach each other", "--comm", "nccl")
     refuse.says("--comm-ctas is a budget of NCCL", "--device", "cuda", "--comm-ctas", "8")
     refuse.says("must be a power of two, not 6", "--device", "cuda", "--comm", "nccl", "--comm-ctas", "6")
-    refuse.says("staged, peer, nccl, not 'ring'", "--device", "cuda", "--comm", "ring")
+    refuse.says("staged, peer, nccl, none, not 'ring'", "--device", "cuda", "--comm", "ring")
 
 
 def check_texts(refuse: Refusals) -> None:
