@@ -59,7 +59,8 @@ int of_this_machine(char const* name, int least, int otherwise) {
   auto const [end, problem] = std::from_chars(text, text + std::strlen(text), value);
   if (problem == std::errc{} && *end == 0 && value >= least) return value;
   throw input_error(std::string(name) + " must be a whole number of at least " + std::to_string(least) +
-                    ", not " + as_typed(text) + "; unset it, or start the ranks by torchrun or examples/launch.sh");
+                    ", not " + as_typed(text) +
+                    "; unset it, or start the ranks by torchrun or examples/launch.sh");
 }
 int local_rank(rank_place const& place) { return of_this_machine("LOCAL_RANK", 0, place.rank); }
 
@@ -96,9 +97,10 @@ public:
                         " have none; say --comm staged, or start processes that share a GPU: sh "
                         "examples/launch.sh --share-gpu");
     if (kind_ == transport_kind::peer && place && o.graph && ranks > count)
-      throw input_error("--graph over --comm peer takes a GPU for each rank that is a process, and of " + std::to_string(ranks) +
-                        " ranks " + std::to_string(ranks - count) +
-                        " have none: on one GPU graphs that wait for each other get stuck; leave out --graph, or unset RANK and "
+      throw input_error("--graph over --comm peer takes a GPU for each rank that is a process, and of " +
+                        std::to_string(ranks) + " ranks " + std::to_string(ranks - count) +
+                        " have none: on one GPU graphs that wait for each other get stuck; leave out "
+                        "--graph, or unset RANK and "
                         "WORLD_SIZE, so that ranks are threads with one graph");
     int const ranks_here = place ? of_this_machine("LOCAL_WORLD_SIZE", 1, ranks) : ranks;
     check_room(o, place ? local_rank(*place) % count : 0,

@@ -13,11 +13,9 @@ inline namespace v0 {
 
 namespace detail {
 
-template <class Phase> struct phase_holder {
-  Phase phase;
-};
+template <class Phase> struct phase_holder { Phase phase; };
 
-}  // namespace detail
+} // namespace detail
 
 /// One layer: phases in forward order, with `Detach` where the autograd graph is cut, and `Recompute` around the phases of a
 /// node that are to run forward again in backward. Values connect the phases by
@@ -28,16 +26,16 @@ template <class Phase> struct phase_holder {
 /// are, on the same storage: the output of the trunk, which a head and a multi-token prediction read one after the other.
 /// The gradient that the block gives back is its own part plus that of the layers behind.
 template <class... Items> struct Block {
- private:
+private:
   using items = detail::flat_items<Items...>;
   using check = detail::items_check<items>;
   static constexpr bool sound = check::what == fault::none;
   static_assert(sizeof(detail::items_verdict<check::what, check, items>));
 
- public:
+public:
   // None where the check has found something, so that its sentence is all that the compiler says.
-  using phases =
-      std::conditional_t<sound, typename detail::without_marks<detail::phase_list<>, items>::type, detail::phase_list<>>;
+  using phases = std::conditional_t<sound, typename detail::without_marks<detail::phase_list<>, items>::type,
+                                    detail::phase_list<>>;
   static constexpr block_facts describe() {
     detail::block_builder b;
     if constexpr (sound) b.add_all(items{});
@@ -45,53 +43,55 @@ template <class... Items> struct Block {
   }
 };
 
-template <class B> concept block_type = requires {
-  typename B::phases;
-  { B::describe() } -> std::same_as<block_facts>;
+template <class Block>
+concept block_type = requires {
+  typename Block::phases;
+  { Block::describe() } -> std::same_as<block_facts>;
 };
 
 namespace detail {
 
-template <class B> struct carried_by {
-  using type = values<>;
-};
-template <class B>
-  requires requires { typename B::carries; }
-struct carried_by<B> {
-  using type = typename B::carries;
+template <class Block> struct carried_by { using type = values<>; };
+template <class Block>
+requires requires { typename Block::carries; }
+struct carried_by<Block> {
+  using type = typename Block::carries;
 };
 
 /// The first thing that is wrong with the blocks of a model, and the number of that block.
-template <class... B> struct blocks_check {
-  static constexpr bool good[] = {block_type<B>..., sizeof...(B) > 0};
-  static constexpr bool lists[] = {is_values<typename carried_by<B>::type>..., true};
-  static constexpr int no_block = first_false(good, sizeof...(B) + 1), no_list = first_false(lists, sizeof...(B));
-  static constexpr int item = no_block >= 0 ? no_block : no_list >= 0 ? no_list : find_repeated<B...>();
+template <class... BlockTypes> struct blocks_check {
+  static constexpr bool good[] = {block_type<BlockTypes>..., sizeof...(BlockTypes) > 0};
+  static constexpr bool lists[] = {is_values<typename carried_by<BlockTypes>::type>..., true};
+  static constexpr int no_block = first_false(good, sizeof...(BlockTypes) + 1),
+                       no_list = first_false(lists, sizeof...(BlockTypes));
+  static constexpr int item = no_block >= 0  ? no_block
+                              : no_list >= 0 ? no_list
+                                             : find_repeated<BlockTypes...>();
   static constexpr fault what = item < 0        ? fault::none
                                 : no_block >= 0 ? fault::not_a_block
                                 : no_list >= 0  ? fault::not_a_value
                                                 : fault::block_twice;
 };
-template <fault What, class Check, class... B> struct blocks_verdict {};
-template <class Check, class... B> struct blocks_verdict<fault::not_a_block, Check, B...> {
-  static_assert(sizeof(error::not_a_block<typename nth<Check::item, B..., error::nothing>::type>));
+template <fault What, class Check, class... BlockTypes> struct blocks_verdict {};
+template <class Check, class... BlockTypes> struct blocks_verdict<fault::not_a_block, Check, BlockTypes...> {
+  static_assert(sizeof(error::not_a_block<typename nth<Check::item, BlockTypes..., error::nothing>::type>));
 };
-template <class Check, class... B> struct blocks_verdict<fault::not_a_value, Check, B...> {
-  using block = typename nth<Check::item, B...>::type;
+template <class Check, class... BlockTypes> struct blocks_verdict<fault::not_a_value, Check, BlockTypes...> {
+  using block = typename nth<Check::item, BlockTypes...>::type;
   static_assert(sizeof(error::not_a_value<block, error::the_value<typename block::carries>>));
 };
-template <class Check, class... B> struct blocks_verdict<fault::block_twice, Check, B...> {
-  static_assert(sizeof(error::block_twice<typename nth<Check::item, B...>::type>));
+template <class Check, class... BlockTypes> struct blocks_verdict<fault::block_twice, Check, BlockTypes...> {
+  static_assert(sizeof(error::block_twice<typename nth<Check::item, BlockTypes...>::type>));
 };
 
-}  // namespace detail
+} // namespace detail
 
 namespace detail {
 
 /// A value is carried if some phase reads it from the layer before and none writes it anew.
-template <class... V> constexpr void carry_all(block_facts& f, values<V...>) {
-  type_id const carried[] = {id_of<V>()..., 0};
-  for (int k = 0; k < static_cast<int>(sizeof...(V)); ++k) {
+template <class... Values> constexpr void carry_all(block_facts& f, values<Values...>) {
+  type_id const carried[] = {id_of<Values>()..., 0};
+  for (int k = 0; k < static_cast<int>(sizeof...(Values)); ++k) {
     int const i = f.find_input(carried[k]);
     if (i < 0 || f.find_root(carried[k]) >= 0)
       f.carried_wrongly = k;
@@ -100,13 +100,13 @@ template <class... V> constexpr void carry_all(block_facts& f, values<V...>) {
   }
 }
 
-}  // namespace detail
+} // namespace detail
 
-template <class B> struct dataflow_of {
+template <class Block> struct dataflow_of {
   static constexpr block_facts value = [] {
-    block_facts f = B::describe();
-    f.name = detail::name_of_type<B>();
-    if constexpr (requires { typename B::carries; }) detail::carry_all(f, typename B::carries{});
+    block_facts f = Block::describe();
+    f.name = detail::name_of_type<Block>();
+    if constexpr (requires { typename Block::carries; }) detail::carry_all(f, typename Block::carries{});
     return f;
   }();
 };
@@ -115,33 +115,33 @@ namespace detail {
 
 template <class Phases> class layer_of;
 template <class... Ph> class layer_of<phase_list<Ph...>> : phase_holder<Ph>... {
- public:
+public:
   explicit layer_of(Ph... phases) : phase_holder<Ph>{std::move(phases)}... {}
   template <class Phase> Phase& phase() { return phase_holder<Phase>::phase; }
   template <int Index> auto& at() { return phase<typename nth<Index, Ph...>::type>(); }
   /// Calls `f` with every phase, in forward order.
-  template <class F> void for_each_phase(F&& f) { (f(phase<Ph>()), ...); }
+  template <class Act> void for_each_phase(Act&& f) { (f(phase<Ph>()), ...); }
 };
 
-}  // namespace detail
+} // namespace detail
 
-/// The phases of one layer of block type `B`, with their parameters: `layer<B>(phases...)`, `phase<Phase>()`,
+/// The phases of one layer of type `Block`, with their parameters: `layer<Block>(phases...)`, `phase<Phase>()`,
 /// `for_each_phase(f)`. The list of phases is in a base, for short names.
-template <class B> class layer : public detail::layer_of<typename B::phases> {
- public:
-  using detail::layer_of<typename B::phases>::layer_of;
+template <class Block> class layer : public detail::layer_of<typename Block::phases> {
+public:
+  using detail::layer_of<typename Block::phases>::layer_of;
 };
 
 /// The block types of a model, dense, MoE, embedding, head and so on, in any order; which layers there are and in which
 /// order they run is run-time data. Derive a struct to keep names short.
-template <class... B> struct Blocks {
- private:
-  using check = detail::blocks_check<B...>;
-  static_assert(sizeof(detail::blocks_verdict<check::what, check, B...>));
+template <class... BlockTypes> struct Blocks {
+private:
+  using check = detail::blocks_check<BlockTypes...>;
+  static_assert(sizeof(detail::blocks_verdict<check::what, check, BlockTypes...>));
 
- public:
-  static constexpr int count = check::what == fault::none ? sizeof...(B) : 0;
-  template <int K> using block = typename detail::nth<K, B..., error::nothing>::type;
+public:
+  static constexpr int count = check::what == fault::none ? sizeof...(BlockTypes) : 0;
+  template <int Type> using block = typename detail::nth<Type, BlockTypes..., error::nothing>::type;
 };
 
 template <class Model>
@@ -150,11 +150,11 @@ concept model_type = requires {
   typename Model::template block<0>;
 };
 
-template <class Model, int... K> constexpr chain_facts make_chain(std::integer_sequence<int, K...>) {
+template <class Model, int... Types> constexpr chain_facts make_chain(std::integer_sequence<int, Types...>) {
   chain_facts chain;
-  (chain.add_inputs(dataflow_of<typename Model::template block<K>>::value, K), ...);
-  (chain.add_limits(dataflow_of<typename Model::template block<K>>::value), ...);
-  (chain.add_outputs(dataflow_of<typename Model::template block<K>>::value), ...);
+  (chain.add_inputs(dataflow_of<typename Model::template block<Types>>::value, Types), ...);
+  (chain.add_limits(dataflow_of<typename Model::template block<Types>>::value), ...);
+  (chain.add_outputs(dataflow_of<typename Model::template block<Types>>::value), ...);
   return chain;
 }
 template <class Model> struct chain_of {
@@ -171,17 +171,18 @@ constexpr bool meets_in_pairs(block_facts const& f, chain_facts const& chain) {
   for (int v = 0; v < f.roots; ++v) gives |= f.root_is_output[v] && chain.find(f.root[v]) >= 0;
   return communicates || chain.count == 0 || (gives && f.inputs > 0);
 }
-template <class Model, int K> constexpr bool meets_in_pairs() {
-  return meets_in_pairs(dataflow_of<typename Model::template block<K>>::value, chain_of<Model>::value);
+template <class Model, int Type> constexpr bool meets_in_pairs() {
+  return meets_in_pairs(dataflow_of<typename Model::template block<Type>>::value, chain_of<Model>::value);
 }
 
 /// The dataflow of a block type whose number is known at run time.
-template <class Model, int... K> block_facts const* facts_at(int type, std::integer_sequence<int, K...>) {
+template <class Model, int... Types>
+block_facts const* facts_at(int type, std::integer_sequence<int, Types...>) {
   block_facts const* found = nullptr;
-  ((type == K ? void(found = &dataflow_of<typename Model::template block<K>>::value) : void()), ...);
+  ((type == Types ? void(found = &dataflow_of<typename Model::template block<Types>>::value) : void()), ...);
   return found;
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stretto
+} // namespace detail
+} // namespace v0
+} // namespace stretto

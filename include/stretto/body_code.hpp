@@ -15,9 +15,9 @@ template <class Tensor, class Event> struct posted_message {
   message what;
   lane on;
   boundary<Tensor>* where;
-  Tensor* received;  ///< where an activation comes in
-  Event* after;      ///< what it waits for; null: nothing
-  Event* event;      ///< recorded behind it
+  Tensor* received; ///< where an activation comes in
+  Event* after; ///< what it waits for; null: nothing
+  Event* event; ///< recorded behind it
 };
 
 template <class Tensors, class Peers> struct send_task {
@@ -50,7 +50,8 @@ template <class Tensors, class Peers> struct receive_task {
   void operator()() const {
     message m = what;
     for (m.chain = 0; m.chain < max_carried; ++m.chain)
-      if (where->value[m.chain] != nullptr) (m.gradient ? where->gradient : received)[m.chain] = peers->receive(m);
+      if (where->value[m.chain] != nullptr)
+        (m.gradient ? where->gradient : received)[m.chain] = peers->receive(m);
   }
 };
 
@@ -65,9 +66,9 @@ template <class Tensor> struct layer_place {
 
 /// One side of a body: where it works, and where it meets the outside.
 template <class Tensor, class Event> struct body_side : layer_place<Tensor> {
-  Event* after = nullptr;  ///< of what spoke last for the microbatch
-  Event* event = nullptr;  ///< recorded when this side hands something over
-  posted_message<Tensor, Event> const* leaves = nullptr;  ///< set if what it hands over leaves the rank
+  Event* after = nullptr; ///< of what spoke last for the microbatch
+  Event* event = nullptr; ///< recorded when this side hands something over
+  posted_message<Tensor, Event> const* leaves = nullptr; ///< set if what it hands over leaves the rank
   unsigned known = ~0U; ///< lanes that need not wait for `after` (`bit_of`)
 };
 
@@ -101,16 +102,16 @@ template <class Tensors, class Lanes, class Peers> struct body_context {
 };
 
 /// What is queued on a lane: one pass of one node, and what goes back after it.
-template <class Model, int K, int Node, pass What, class Tensors> struct node_task {
+template <class Model, int Type, int Node, pass What, class Tensors> struct node_task {
   Tensors* tensors;
   layer_place<typename Tensors::tensor> at;
   give_back<typename Tensors::tensor> const* const* releases; ///< where they begin, and those of the next op
 
   STRETTO_ALWAYS_INLINE void operator()() const {
-    node_run<Model, K, Node, Tensors> const run{
+    node_run<Model, Type, Node, Tensors> const run{
         *tensors,
-        *static_cast<layer<typename Model::template block<K>>*>(at.phases),
-        *static_cast<slot<Model, K, Tensors>*>(at.state),
+        *static_cast<layer<typename Model::template block<Type>>*>(at.phases),
+        *static_cast<slot<Model, Type, Tensors>*>(at.state),
         *at.next,
         at.index,
         at.microbatch};
@@ -127,14 +128,16 @@ template <class Model, int K, int Node, pass What, class Tensors> struct node_ta
 };
 
 /// The straight-line code of one body.
-template <class S, form F, int Forward, int Backward, class Tensors, class Lanes, class Peers> struct body_code {
-  using table = body_of<S, F, Forward, Backward>;
+template <class Schedule, form Form, int Forward, int Backward, class Tensors, class Lanes, class Peers>
+struct body_code {
+  using table = body_of<Schedule, Form, Forward, Backward>;
   using context = body_context<Tensors, Lanes, Peers>;
   static constexpr auto events = number_events(table::value);
   static_assert(events.count <= max_events);
   static constexpr int exports_forward = forward_export(table::value);
   static constexpr int exports_backward = backward_export(table::value);
-  static constexpr int ports = has_forward(F) + has_backward(F);  ///< the first rows of the table: no ops
+  /// The first rows of the table: no ops.
+  static constexpr int ports = has_forward(Form) + has_backward(Form);
 
   // Function templates and no lambdas: there is one instantiation for each row of each body.
 
@@ -146,7 +149,7 @@ template <class S, form F, int Forward, int Backward, class Tensors, class Lanes
     auto& side = o.is_forward() ? c.f : c.b;
     if constexpr (after >= 0) c.lanes.wait(on, c.events[events.id[after]]);
     if constexpr (waits_of(o).at_port) c.wait_at_port(on, side);
-    using model = typename S::model;
+    using model = typename Schedule::model;
     using facts = dataflow_of<typename model::template block<o.block>>;
     constexpr phase_kind kind = facts::value.kind[facts::value.first_phase_of(o.node)];
     c.lanes.run(
@@ -171,6 +174,6 @@ template <class S, form F, int Forward, int Backward, class Tensors, class Lanes
   }
 };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stretto
+} // namespace detail
+} // namespace v0
+} // namespace stretto

@@ -27,8 +27,8 @@ constexpr bool leaves_lane(op const& forward, op const& backward) {
 
 /// Whether two ops that meet in a cell belong to two microbatches that have one slot, one after the other.
 constexpr bool reuses_slot(op const& earlier, op const& later, int cell) {
-  return earlier.microbatch != later.microbatch && cell != cells::parameter_gradients && !earlier.is_message() &&
-         !later.is_message();
+  return earlier.microbatch != later.microbatch && cell != cells::parameter_gradients &&
+         !earlier.is_message() && !later.is_message();
 }
 
 /// Races, order and lifetimes of a table: every op must have seen the ops that wrote what it reads, and those that used
@@ -40,7 +40,8 @@ STRETTO_COLD constexpr diagnosis check_table(op const* ops, int count, int group
   detail::hazards hazards(ops, groups, layers);
   detail::clocks clocks(ops, count);
   auto const cell_of = [groups](long cell) {
-    return cell < groups * 1L * cells::count ? static_cast<int>(cell % cells::count) : cells::parameter_gradients;
+    return cell < groups * 1L * cells::count ? static_cast<int>(cell % cells::count)
+                                             : cells::parameter_gradients;
   };
   int in_flight[max_limited] = {};
   if (count > 0 && ops[0].is_port())
@@ -65,7 +66,8 @@ STRETTO_COLD constexpr diagnosis check_table(op const* ops, int count, int group
       if (earlier >= 0 && !clocks.has_seen(i, earlier))
         return {reuses_slot(ops[earlier], o, cell) ? fault::slot_in_use : fault::race, i, earlier, cell};
     }
-    if (int const f = o.touches.keeps_lane && !o.is_forward() ? hazards.forward_of(o) : -1; f >= 0 && leaves_lane(ops[f], o))
+    if (int const f = o.touches.keeps_lane && !o.is_forward() ? hazards.forward_of(o) : -1;
+        f >= 0 && leaves_lane(ops[f], o))
       return {fault::backward_leaves_lane, i, f};
     for (int k = 0; k < max_limited; ++k) {
       if (o.touches.takes[k] == 0) continue;
@@ -97,7 +99,8 @@ STRETTO_COLD constexpr diagnosis check_passes(op const* ops, int count, int laye
   for (int i = 0; i < count; ++i) {
     op const& o = ops[i];
     if (o.is_message() || o.is_port()) continue;
-    int& row = seen[(o.layer * 1L * max_phases + o.node) * microbatches + o.microbatch].of[static_cast<int>(o.what)];
+    int& row =
+        seen[(o.layer * 1L * max_phases + o.node) * microbatches + o.microbatch].of[static_cast<int>(o.what)];
     if (row >= 0) return {fault::doubled_node, i, row};
     row = i;
   }
@@ -106,7 +109,8 @@ STRETTO_COLD constexpr diagnosis check_passes(op const* ops, int count, int laye
     int const any = f >= 0 ? f : b >= 0 ? b : i >= 0 ? i : w;
     if (any < 0) continue;
     if (b >= 0 && i >= 0) return {fault::doubled_node, i, b};
-    if (f < 0 || (b < 0 && i < 0) || (i < 0) != (w < 0)) return {fault::missing_node, i >= 0 && w < 0 ? i : any};
+    if (f < 0 || (b < 0 && i < 0) || (i < 0) != (w < 0))
+      return {fault::missing_node, i >= 0 && w < 0 ? i : any};
   }
   return {};
 }
@@ -114,7 +118,8 @@ STRETTO_COLD constexpr diagnosis check_passes(op const* ops, int count, int laye
 /// What is wrong with a block by itself.
 constexpr diagnosis check_block(block_facts const& f, int block) {
   if (f.too_large) return {fault::too_large, -1, -1, -1, block};
-  if (int const v = f.written_twice; v >= 0) return {fault::written_twice, f.root_writer[v], f.written_again_by, v, block};
+  if (int const v = f.written_twice; v >= 0)
+    return {fault::written_twice, f.root_writer[v], f.written_again_by, v, block};
   if (f.input_of_two_nodes >= 0) {
     int const first = f.find_leaf_of_input(f.input[f.input_of_two_nodes]);
     return {fault::input_of_two_nodes, f.leaf_phase[first], f.input_read_again_by, first, block};
@@ -123,7 +128,8 @@ constexpr diagnosis check_block(block_facts const& f, int block) {
     if (f.leaf_root[r] >= 0 && f.root_is_objective[f.leaf_root[r]])
       return {fault::objective_read, f.leaf_phase[r], -1, f.leaf_root[r], block};
   for (int v = 0; v < f.roots; ++v)
-    if (f.root_alias[v] >= 0 && f.root_is_output[v]) return {fault::aliased_wrongly, f.root_writer[v], -1, v, block};
+    if (f.root_alias[v] >= 0 && f.root_is_output[v])
+      return {fault::aliased_wrongly, f.root_writer[v], -1, v, block};
   if (f.recomputed_wrongly >= 0) return {fault::recompute_spans_cut, f.recomputed_wrongly, -1, -1, block};
   if (f.carried_wrongly >= 0) return {fault::carried_wrongly, -1, -1, f.carried_wrongly, block};
   return {};
@@ -134,10 +140,10 @@ constexpr diagnosis check_chain(chain_facts const& chain) {
   if (chain.too_large) return {fault::too_large};
   for (int c = 0; c < chain.count; ++c)
     if (chain.is_metadata[c] || !chain.written[c])
-      return {chain.is_metadata[c] ? fault::metadata_crosses : fault::never_produced, -1, -1, chain.reader_leaf[c],
-              chain.reader[c]};
+      return {chain.is_metadata[c] ? fault::metadata_crosses : fault::never_produced, -1, -1,
+              chain.reader_leaf[c], chain.reader[c]};
   return {};
 }
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

@@ -74,8 +74,8 @@ private:
       unsigned char& now = state(in.carries, in.stage, in.microbatch);
       if ((now & received) == 0 && !wrong) {
         plan_step const end{step_kind::receive, in.carries, in.from, in.stage, in.microbatch};
-        wrong = of_step(listed(rank, at, end) ? fault::misplaced_message : fault::unmatched_message,
-                        rank, at, end);
+        wrong = of_step(listed(rank, at, end) ? fault::misplaced_message : fault::unmatched_message, rank, at,
+                        end);
       }
       set(now, read);
     }

@@ -69,8 +69,7 @@ public:
       if (!in_range(one)) return wrong(fault::no_such_place, at, plan_pass::none, -1, -1);
       if (one.what == form::forward_backward) {
         if (!facts_.pairs) return of_forward(fault::undeclared_form, at);
-        if (one.forward_microbatch == one.backward_microbatch)
-          return of_forward(fault::dependent_pair, at);
+        if (one.forward_microbatch == one.backward_microbatch) return of_forward(fault::dependent_pair, at);
       }
       if (one.runs_input() != one.runs_weight() && !facts_.splits)
         return of_backward(fault::undeclared_form, at);
@@ -181,7 +180,7 @@ private:
   plan const& plan_;
   plan_facts const& facts_;
   int rank_;
-  sequence<unsigned char> seen_;  ///< what has run, by cell
+  sequence<unsigned char> seen_; ///< what has run, by cell
 };
 
 } // namespace detail

@@ -21,9 +21,7 @@ STRETTO_COLD inline diagnosis check_releases(op const* ops, int count, int group
     bool is_alias = false;
   };
   detail::sequence<written> writer(groups * 1L * cells::count);
-  auto const at = [&writer](int group, int cell) -> written& {
-    return writer[group * cells::count + cell];
-  };
+  auto const at = [&writer](int group, int cell) -> written& { return writer[group * cells::count + cell]; };
   auto const write = [&at](int group, cell_set set, int row, bool is_alias) {
     for (; set != 0; set &= set - 1) at(group, std::countr_zero(set)) = {row, is_alias};
   };
@@ -45,7 +43,8 @@ STRETTO_COLD inline diagnosis check_releases(op const* ops, int count, int group
       release const& one = releases[k];
       auto const [owner, is_alias] = at(one.group, one.cell);
       if (is_alias) return {fault::read_after_release, i, owner, one.cell};
-      if (owner >= 0 && !is_receive(ops[owner].on) && ops[owner].on != o.on) return {fault::race, i, owner, one.cell};
+      if (owner >= 0 && !is_receive(ops[owner].on) && ops[owner].on != o.on)
+        return {fault::race, i, owner, one.cell};
       op gives_back;
       gives_back.on = o.on;
       gives_back.group = gives_back.next_group = one.group;
@@ -62,5 +61,5 @@ STRETTO_COLD inline diagnosis check_releases(op const* ops, int count, int group
   return found;
 }
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

@@ -25,9 +25,10 @@ struct unproved {};
 /// Throws `std::invalid_argument`, with the sentence of the broken rule, if the schedule cannot serve these layers and
 /// sizes. A step throws what `drain` of the lanes throws; every state in flight is given back first, so that a new step
 /// may follow.
-template <class S, class Tensors, class Lanes, class Peers = no_peers<typename detail::tensor_of<Tensors>::type>>
+template <class Schedule, class Tensors, class Lanes,
+          class Peers = no_peers<typename detail::tensor_of<Tensors>::type>>
 class executor {
-  using model = typename S::model;
+  using model = typename Schedule::model;
   using tensor = typename Tensors::tensor;
   using event = typename Lanes::event;
   using context = detail::body_context<Tensors, Lanes, Peers>;
@@ -35,39 +36,42 @@ class executor {
   using posted = detail::posted_message<tensor, event>;
   static constexpr int types = model::count;
 
- public:
-  executor(S, backend<Tensors, Lanes, Peers> adapters, layer_list<model>& layers, sizes wanted)
+public:
+  executor(Schedule, backend<Tensors, Lanes, Peers> adapters, layer_list<model>& layers, sizes wanted)
       : executor(adapters, layers, plan_for(wanted), wanted.rank) {
     // What proof<S> stands on, here and below: every level of instantiation is one more in the compiler's message.
-    [[maybe_unused]] detail::verdict<S, detail::fault_in<S>::value.d.what> const legal{};
-    [[maybe_unused]] detail::tensors_verdict<S, Tensors> const able{};
+    [[maybe_unused]] detail::verdict<Schedule, detail::fault_in<Schedule>::value.d.what> const legal{};
+    [[maybe_unused]] detail::tensors_verdict<Schedule, Tensors> const able{};
     require_legal();
   }
 
-  /// For a plan of any pipeline, as run-time data: bodies are shared by all plans whose forms the pipeline of `S` has too.
-  executor(S, backend<Tensors, Lanes, Peers> adapters, layer_list<model>& layers, plan const& all, int rank)
+  /// For a plan of any pipeline, as run-time data: bodies are shared by all plans whose forms the pipeline of `Schedule` has too.
+  executor(Schedule, backend<Tensors, Lanes, Peers> adapters, layer_list<model>& layers, plan const& all,
+           int rank)
       : executor(adapters, layers, checked(all), rank) {
-    [[maybe_unused]] detail::verdict<S, detail::fault_in<S>::value.d.what> const legal{};
-    [[maybe_unused]] detail::tensors_verdict<S, Tensors> const able{};
+    [[maybe_unused]] detail::verdict<Schedule, detail::fault_in<Schedule>::value.d.what> const legal{};
+    [[maybe_unused]] detail::tensors_verdict<Schedule, Tensors> const able{};
     require_legal();
   }
 
   /// Layers of another model stop the compiler here with one sentence.
   template <class Other>
-  executor(S, backend<Tensors, Lanes, Peers> adapters, layer_list<Other>&, sizes wanted)
+  executor(Schedule, backend<Tensors, Lanes, Peers> adapters, layer_list<Other>&, sizes wanted)
       : executor(adapters, detail::some<layer_list<model>>(), plan_for(wanted), wanted.rank) {
-    static_assert(sizeof(error::other_model<S, model, Other>));
+    static_assert(sizeof(error::other_model<Schedule, model, Other>));
   }
   template <class Other>
-  executor(S, backend<Tensors, Lanes, Peers> adapters, layer_list<Other>&, plan const& all, int rank)
+  executor(Schedule, backend<Tensors, Lanes, Peers> adapters, layer_list<Other>&, plan const& all, int rank)
       : executor(adapters, detail::some<layer_list<model>>(), all, rank) {
-    static_assert(sizeof(error::other_model<S, model, Other>));
+    static_assert(sizeof(error::other_model<Schedule, model, Other>));
   }
 
-  executor(unproved, S, backend<Tensors, Lanes, Peers> adapters, layer_list<model>& layers, sizes wanted)
+  executor(unproved, Schedule, backend<Tensors, Lanes, Peers> adapters, layer_list<model>& layers,
+           sizes wanted)
       : executor(adapters, layers, plan_for(wanted), wanted.rank) {}
 
-  executor(unproved, S, backend<Tensors, Lanes, Peers> adapters, layer_list<model>& layers, plan const& all, int rank)
+  executor(unproved, Schedule, backend<Tensors, Lanes, Peers> adapters, layer_list<model>& layers,
+           plan const& all, int rank)
       : executor(adapters, layers, checked(all), rank) {}
 
   executor(executor const&) = delete;
@@ -90,39 +94,39 @@ class executor {
   /// The whole step as one table: what this executor issues, row by row.
   flat_table const& table() const { return listed_.table; }
 
- private:
-   STRETTO_COLD executor(backend<Tensors, Lanes, Peers> const& adapters, layer_list<model>& layers,
-                         plan const& all, int rank)
-       : tensors_(adapters.tensors), lanes_(adapters.lanes), peers_(adapters.peers), layers_(layers),
-         layout_(fitting(all.facts(), layers, rank), rank, layers),
-         listed_(lower<S>(place_steps(all, lower_messages(all), rank), layers, layout_)),
-         states_(layers, layout_, listed_.slots), body_events_(detail::max_events), events_(listed_.events) {
-     if (!listed_.messages.empty() && (!context::has_peers || peers_ == nullptr))
-       refuse(all.facts(), fault::no_peers);
-     bind();
-     make_releases();
-   }
+private:
+  STRETTO_COLD executor(backend<Tensors, Lanes, Peers> const& adapters, layer_list<model>& layers,
+                        plan const& all, int rank)
+      : tensors_(adapters.tensors), lanes_(adapters.lanes), peers_(adapters.peers), layers_(layers),
+        layout_(fitting(all.facts(), layers, rank), rank, layers),
+        listed_(lower<Schedule>(place_steps(all, lower_messages(all), rank), layers, layout_)),
+        states_(layers, layout_, listed_.slots), body_events_(detail::max_events), events_(listed_.events) {
+    if (!listed_.messages.empty() && (!context::has_peers || peers_ == nullptr))
+      refuse(all.facts(), fault::no_peers);
+    bind();
+    make_releases();
+  }
 
-   STRETTO_COLD void require_legal() {
-     using detail::member;
-     // In sizeof, so that no code is made of it.
-     static_assert(
-         sizeof(detail::use_forward<model, Tensors>(detail::numbers_with<model, member::forward>{})) &&
-         sizeof(detail::use_backward<model, Tensors>(detail::numbers_with<model, member::backward>{})) &&
-         sizeof(detail::use_backward_input<model, Tensors>(
-             detail::numbers_with<model, member::backward_input>{})) &&
-         sizeof(detail::use_backward_weight<model, Tensors>(
-             detail::numbers_with<model, member::backward_weight>{})));
-     flat_table const& all = listed_.table;
-     diagnosis d = all.check();
-     if (!d)
-       d = check_releases(all.ops.data(), static_cast<int>(all.ops.size()), all.groups, all.layers, planned_);
-     if (d) detail::explain<S>(d, all).refuse();
-     planned_ = {};
-   }
+  STRETTO_COLD void require_legal() {
+    using detail::member;
+    // In sizeof, so that no code is made of it.
+    static_assert(
+        sizeof(detail::use_forward<model, Tensors>(detail::numbers_with<model, member::forward>{})) &&
+        sizeof(detail::use_backward<model, Tensors>(detail::numbers_with<model, member::backward>{})) &&
+        sizeof(detail::use_backward_input<model, Tensors>(
+            detail::numbers_with<model, member::backward_input>{})) &&
+        sizeof(detail::use_backward_weight<model, Tensors>(
+            detail::numbers_with<model, member::backward_weight>{})));
+    flat_table const& all = listed_.table;
+    diagnosis d = all.check();
+    if (!d)
+      d = check_releases(all.ops.data(), static_cast<int>(all.ops.size()), all.groups, all.layers, planned_);
+    if (d) detail::explain<Schedule>(d, all).refuse();
+    planned_ = {};
+  }
 
   static plan plan_for(sizes const& wanted) {
-    return proved_plan<typename S::rank_plan>(wanted.ranks, wanted.microbatches, wanted.chunks);
+    return proved_plan<typename Schedule::rank_plan>(wanted.ranks, wanted.microbatches, wanted.chunks);
   }
   static plan const& checked(plan const& all) {
     require(all.facts(), check_plan(all));
@@ -135,7 +139,7 @@ class executor {
   }
   static plan_facts const& fitting(plan_facts const& facts, layer_list<model> const& layers, int rank) {
     if (rank < 0 || rank >= facts.ranks) refuse(facts, fault::no_such_rank, rank, facts.ranks - 1);
-    if ((facts.pairs && !S::rank_plan::pairs) || (facts.splits && !S::rank_plan::splits))
+    if ((facts.pairs && !Schedule::rank_plan::pairs) || (facts.splits && !Schedule::rank_plan::splits))
       refuse(facts, fault::undeclared_form);
     if (layers.chunks() != facts.chunks) refuse(facts, fault::wrong_chunks, layers.chunks(), facts.chunks);
     return facts;
@@ -172,27 +176,27 @@ class executor {
   }
   int type_of(issue_side const& s) const { return s.layer < 0 ? -1 : layers_[s.layer].type; }
   event* event_at(int number) { return number < 0 ? nullptr : &events_[number]; }
-  posted const* message_at(int number) const {
-    return number < 0 ? nullptr : &messages_[number];
-  }
+  posted const* message_at(int number) const { return number < 0 ? nullptr : &messages_[number]; }
 
   /// The releases of the table as pointers, by the number of the op after which they happen.
   STRETTO_COLD void make_releases() {
-    detail::sequence<release> const& all = planned_ = plan_releases<S>(listed_.table, layout_, layers_);
+    detail::sequence<release> const& all = planned_ =
+        plan_releases<Schedule>(listed_.table, layout_, layers_);
     int const rows = static_cast<int>(listed_.table.ops.size());
-    releases_.reserve(static_cast<long>(all.size()));  // From now on they stay where they are.
+    releases_.reserve(static_cast<long>(all.size())); // From now on they stay where they are.
     release_begin_.reserve(rows + 2L);
     release const* next = all.begin();
     for (int row = 0; row <= rows; ++row) {
       if (row == rows || !listed_.table.ops[row].is_message()) release_begin_.push_back(releases_.end());
       for (; next != all.end() && next->row == row; ++next)
-        releases_.push_back(states_.place_of(next->group % layout_.points(), next->group / layout_.points(), next->cell));
+        releases_.push_back(
+            states_.place_of(next->group % layout_.points(), next->group / layout_.points(), next->cell));
     }
     release_begin_.push_back(releases_.end());
   }
 
   void drain() {
-    if constexpr (lane_adapter<Lanes>) lanes_.drain();  // Where it is missing, the backend says so.
+    if constexpr (lane_adapter<Lanes>) lanes_.drain(); // Where it is missing, the backend says so.
   }
   /// Nothing may still run when states are given back.
   void stop() noexcept {
@@ -215,11 +219,11 @@ class executor {
 
   // Compares and direct calls: nothing indirect between the plan and the bodies.
   void run_body(form what, context& c, int f, int b) {
-    if constexpr (detail::can_run<S, Tensors>) {
+    if constexpr (detail::can_run<Schedule, Tensors>) {
       using numbers = std::make_integer_sequence<int, types>;
       switch (what) {
       case form::forward_backward:
-        if constexpr (S::rank_plan::pairs)
+        if constexpr (Schedule::rank_plan::pairs)
           pair(c, f * types + b, std::make_integer_sequence<int, types * types>{});
         break;
       case form::forward:
@@ -229,28 +233,30 @@ class executor {
         backward<form::backward>(c, b, numbers{});
         break;
       case form::backward_input:
-        if constexpr (S::rank_plan::splits) backward<form::backward_input>(c, b, numbers{});
+        if constexpr (Schedule::rank_plan::splits) backward<form::backward_input>(c, b, numbers{});
         break;
       case form::backward_weight:
-        if constexpr (S::rank_plan::splits) backward<form::backward_weight>(c, b, numbers{});
+        if constexpr (Schedule::rank_plan::splits) backward<form::backward_weight>(c, b, numbers{});
         break;
       }
     }
   }
-  template <form What, int F, int B> using body = detail::body_code<S, What, F, B, Tensors, Lanes, Peers>;
+  template <form What, int Forward, int Backward>
+  using body = detail::body_code<Schedule, What, Forward, Backward, Tensors, Lanes, Peers>;
   template <int... Pair> static void pair(context& c, int which, std::integer_sequence<int, Pair...>) {
     ((which == Pair ? pair_of<Pair / types, Pair % types>(c) : void()), ...);
   }
-  template <int F, int B> static void pair_of(context& c) {
-    if constexpr (detail::meets_in_pairs<model, F>() && detail::meets_in_pairs<model, B>())
-      body<form::forward_backward, F, B>::run(c);
+  template <int Forward, int Backward> static void pair_of(context& c) {
+    if constexpr (detail::meets_in_pairs<model, Forward>() && detail::meets_in_pairs<model, Backward>())
+      body<form::forward_backward, Forward, Backward>::run(c);
   }
-  template <int... F> static void forward(context& c, int type, std::integer_sequence<int, F...>) {
-    ((type == F ? body<form::forward, F, -1>::run(c) : void()), ...);
+  template <int... Forward>
+  static void forward(context& c, int type, std::integer_sequence<int, Forward...>) {
+    ((type == Forward ? body<form::forward, Forward, -1>::run(c) : void()), ...);
   }
-  template <form What, int... B>
-  static void backward(context& c, int type, std::integer_sequence<int, B...>) {
-    ((type == B ? body<What, -1, B>::run(c) : void()), ...);
+  template <form What, int... Backward>
+  static void backward(context& c, int type, std::integer_sequence<int, Backward...>) {
+    ((type == Backward ? body<What, -1, Backward>::run(c) : void()), ...);
   }
 
   Tensors& tensors_;
@@ -269,20 +275,22 @@ class executor {
 };
 
 /// Adapters without the types that everything here is made of: their backend has said so.
-template <class S, class Tensors, class Lanes, class Peers>
-  requires(!detail::brings_types<Tensors, Lanes>)
-class executor<S, Tensors, Lanes, Peers> {
- public:
+template <class Schedule, class Tensors, class Lanes, class Peers>
+requires(!detail::brings_types<Tensors, Lanes>) class executor<Schedule, Tensors, Lanes, Peers> {
+public:
   template <class... Arguments> explicit executor(Arguments&&...) {}
   void operator()() {}
 };
 
-template <class S, class Type, class L, class Ph, class Model>
-executor(S, backend<Type, L, Ph>, layer_list<Model>&, sizes) -> executor<S, Type, L, Ph>;
-template <class S, class Type, class L, class Ph, class Model>
-executor(S, backend<Type, L, Ph>, layer_list<Model>&, plan const&, int) -> executor<S, Type, L, Ph>;
-template <class S, class Type, class L, class Ph>
-executor(unproved, S, backend<Type, L, Ph>, layer_list<typename S::model>&, sizes) -> executor<S, Type, L, Ph>;
+template <class Schedule, class Tensors, class Lanes, class Peers, class Model>
+executor(Schedule, backend<Tensors, Lanes, Peers>, layer_list<Model>&, sizes)
+    -> executor<Schedule, Tensors, Lanes, Peers>;
+template <class Schedule, class Tensors, class Lanes, class Peers, class Model>
+executor(Schedule, backend<Tensors, Lanes, Peers>, layer_list<Model>&, plan const&, int)
+    -> executor<Schedule, Tensors, Lanes, Peers>;
+template <class Schedule, class Tensors, class Lanes, class Peers>
+executor(unproved, Schedule, backend<Tensors, Lanes, Peers>, layer_list<typename Schedule::model>&, sizes)
+    -> executor<Schedule, Tensors, Lanes, Peers>;
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

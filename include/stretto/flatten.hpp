@@ -6,7 +6,6 @@
 #include <stretto/layout.hpp>
 #include <stretto/steps.hpp>
 
-
 namespace stretto {
 inline namespace v0 {
 
@@ -46,7 +45,8 @@ public:
     arrives = {rows(), numbers_.port(!gradient, slot), bit_of(o.on)};
     droppable_.push_back({rows(), -1, static_cast<int>(out_.list.size()), known_by_message});
     out_.list.push_back(posting(issue_kind::receive));
-    out_.messages.push_back({p.arriving, o.on, p.chunk, slot, point_of(gradient, false, p.chunk), leaves, false, arrives.event});
+    out_.messages.push_back(
+        {p.arriving, o.on, p.chunk, slot, point_of(gradient, false, p.chunk), leaves, false, arrives.event});
     out_.table.ops.push_back(o);
   }
 
@@ -76,8 +76,10 @@ public:
     issue all;
     all.what = issue_kind::body;
     all.shape = body.what;
-    if (body.forward_layer >= 0) all.f = side(true, body.forward_layer, p.forward_slot, p.what.forward_microbatch);
-    if (body.backward_layer >= 0) all.b = side(false, body.backward_layer, p.backward_slot, p.what.backward_microbatch);
+    if (body.forward_layer >= 0)
+      all.f = side(true, body.forward_layer, p.forward_slot, p.what.forward_microbatch);
+    if (body.backward_layer >= 0)
+      all.b = side(false, body.backward_layer, p.backward_slot, p.what.backward_microbatch);
     port_place const f_port = body.forward_layer >= 0 ? port(true, p.forward_slot) : port_place{};
     port_place const b_port = body.backward_layer >= 0 ? port(false, p.backward_slot) : port_place{};
     sequence<int> place(rows.count, -1);
@@ -94,11 +96,11 @@ public:
       o.group = mine.slot * layout_.points() + point;
       o.next_group = mine.slot * layout_.points() + next;
       cell_set const arrived = arrived_[point];
-      if (forward)
-        arrived_[next] |= arrived & o.touches.carries;
+      if (forward) arrived_[next] |= arrived & o.touches.carries;
       o.touches = taken_over(o.touches, arrived, forward);
       for (int& w : o.wait) w = -1;
-      bool const begins = forward ? layout_.is_first_of_chunk(mine.layer) : layout_.is_last_of_chunk(mine.layer);
+      bool const begins =
+          forward ? layout_.is_first_of_chunk(mine.layer) : layout_.is_last_of_chunk(mine.layer);
       for (int w : rows.ops[i].wait) {
         if (w < 0) continue;
         bool const at_port = rows.ops[w].is_port();
@@ -135,7 +137,8 @@ public:
       bool drop[lane_count] = {};
       for (; next != droppable_.end() && next->row == i; ++next)
         for (int l = 0; l < lane_count; ++l)
-          if (int const w = o.wait[l]; w >= 0 && (next->waits_for < 0 || w == next->waits_for) && knows(clock, o, i, w)) {
+          if (int const w = o.wait[l];
+              w >= 0 && (next->waits_for < 0 || w == next->waits_for) && knows(clock, o, i, w)) {
             drop[l] = true;
             note_known(*next, o.on);
           }
@@ -182,9 +185,7 @@ private:
     return false;
   }
 
-  port_place& port(bool forward, int slot) {
-    return (forward ? forward_port_ : backward_port_)[slot];
-  }
+  port_place& port(bool forward, int slot) { return (forward ? forward_port_ : backward_port_)[slot]; }
 
   issue_side side(bool forward, int layer, int slot, int microbatch) {
     port_place const& at = port(forward, slot);
@@ -213,8 +214,14 @@ private:
     if (speaker.row >= 0) wait_for(o, speaker.row);
     int const event = numbers_.sent(gradient, c, slot);
     sent_[event] = rows();
-    out_.messages.push_back({{gradient, chunk.stage, microbatch, 0, peer}, o.on, c, slot, point_of(gradient, true, c),
-                             speaker.event, false, event});
+    out_.messages.push_back({{gradient, chunk.stage, microbatch, 0, peer},
+                             o.on,
+                             c,
+                             slot,
+                             point_of(gradient, true, c),
+                             speaker.event,
+                             false,
+                             event});
     out_.table.ops.push_back(o);
     return static_cast<int>(out_.messages.size()) - 1;
   }
@@ -248,8 +255,8 @@ private:
   event_numbers const numbers_;
   bool backward_waits_ = false, held_ = false;
   sequence<port_place> forward_port_, backward_port_;
-  sequence<int> sent_;  ///< by event: the row of the message that left last
-  sequence<cell_set> arrived_;  ///< by point: the chain values there whose storage came in from another rank
+  sequence<int> sent_; ///< by event: the row of the message that left last
+  sequence<cell_set> arrived_; ///< by point: the chain values there whose storage came in from another rank
   sequence<droppable_wait> droppable_;
   issue_list out_;
 };

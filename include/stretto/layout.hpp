@@ -4,7 +4,6 @@
 #include <stretto/phase.hpp>
 #include <stretto/plan.hpp>
 
-
 namespace stretto {
 inline namespace v0 {
 
@@ -12,39 +11,40 @@ inline namespace v0 {
 /// point k + 1. Where two chunks of the rank follow each other in the model (the bend of a V, or one rank alone), the end of
 /// one is the beginning of the other; elsewhere messages come in and go out.
 class chain_layout {
- public:
+public:
   /// `Layers` says where chunks begin (`first(chunk)`), see `layer_list`.
-   template <class Layers>
-   STRETTO_COLD chain_layout(plan_facts const& facts, int rank, Layers const& layers)
-       : map_(facts.map), rank_(rank) {
-     for (int c = 0; c < layers.chunks(); ++c) {
-       int const stage = facts.stage(rank, c);
-       bool const joins = c > 0 && facts.stage(rank, c - 1) == stage - 1;
-       chunk_place place;
-       place.stage = stage;
-       place.first_layer = layers.first(c);
-       place.layers = layers.first(c + 1) - place.first_layer;
-       place.begin = joins ? chunks_.back().end : points_++;
-       place.end = place.layers == 0 ? place.begin : points_ + place.layers - 1;
-       place.inner = points_;
-       points_ += place.layers;
-       place.is_first = stage == 0;
-       place.is_last = stage == facts.stages() - 1;
-       place.from = place.is_first || joins ? -1 : facts.owner(stage - 1);
-       chunks_.push_back(place);
-       if (joins) chunks_[chunks_.size() - 2].to = -1;
-       chunks_.back().to = place.is_last ? -1 : facts.owner(stage + 1);
-     }
-     for (chunk_place const& c : chunks_)
-       for (int k = 0; k < c.layers; ++k) chunk_of_.push_back(static_cast<int>(&c - chunks_.data()));
-   }
+  template <class Layers>
+  STRETTO_COLD chain_layout(plan_facts const& facts, int rank, Layers const& layers)
+      : map_(facts.map), rank_(rank) {
+    for (int c = 0; c < layers.chunks(); ++c) {
+      int const stage = facts.stage(rank, c);
+      bool const joins = c > 0 && facts.stage(rank, c - 1) == stage - 1;
+      chunk_place place;
+      place.stage = stage;
+      place.first_layer = layers.first(c);
+      place.layers = layers.first(c + 1) - place.first_layer;
+      place.begin = joins ? chunks_.back().end : points_++;
+      place.end = place.layers == 0 ? place.begin : points_ + place.layers - 1;
+      place.inner = points_;
+      points_ += place.layers;
+      place.is_first = stage == 0;
+      place.is_last = stage == facts.stages() - 1;
+      place.from = place.is_first || joins ? -1 : facts.owner(stage - 1);
+      chunks_.push_back(place);
+      if (joins) chunks_[chunks_.size() - 2].to = -1;
+      chunks_.back().to = place.is_last ? -1 : facts.owner(stage + 1);
+    }
+    for (chunk_place const& c : chunks_)
+      for (int k = 0; k < c.layers; ++k) chunk_of_.push_back(static_cast<int>(&c - chunks_.data()));
+  }
 
   struct chunk_place {
     int stage = 0;
     int first_layer = 0, layers = 0;
-    int begin = 0, end = 0;    ///< points
-    int from = -1, to = -1;    ///< ranks of the stages before and behind; -1 if there is none, or it is this rank
-    bool is_first = false, is_last = false;  ///< stage of the model
+    int begin = 0, end = 0; ///< points
+    /// Ranks of the stages before and behind; -1 if there is none, or it is this rank.
+    int from = -1, to = -1;
+    bool is_first = false, is_last = false; ///< stage of the model
     int inner = 0;
   };
 
@@ -80,9 +80,11 @@ class chain_layout {
   }
 
   bool is_first_of_chunk(int l) const { return l == chunk_of_layer(l).first_layer; }
-  bool is_last_of_chunk(int l) const { return l + 1 == chunk_of_layer(l).first_layer + chunk_of_layer(l).layers; }
+  bool is_last_of_chunk(int l) const {
+    return l + 1 == chunk_of_layer(l).first_layer + chunk_of_layer(l).layers;
+  }
 
- private:
+private:
   placement map_;
   int rank_;
   detail::sequence<chunk_place> chunks_;
@@ -90,5 +92,5 @@ class chain_layout {
   int points_ = 0;
 };
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

@@ -32,14 +32,10 @@ struct needs {
 /// reads, the writer and the readers of what it writes or gives back. Accumulator cells lie behind the groups, one for each
 /// node of each layer.
 class hazards {
- public:
+public:
   constexpr hazards(op const* ops, int groups, int layers)
-      : ops_(ops),
-        accumulators_(cells_in(groups)),
-        states_(cells_in(groups) + layers * nodes),
-        homes_(groups * chains),
-        state_(states_.data()),
-        home_(homes_.data()) {}
+      : ops_(ops), accumulators_(cells_in(groups)), states_(cells_in(groups) + layers * nodes),
+        homes_(groups * chains), state_(states_.data()), home_(homes_.data()) {}
   hazards(hazards const&) = delete;
   hazards& operator=(hazards const&) = delete;
 
@@ -61,7 +57,8 @@ class hazards {
           raise(n, s.writer, cell);
         }
       }
-      for (cell_set m = a.writes | a.clears; m != 0; m &= m - 1) overwrite(n, home(a.base + std::countr_zero(m)));
+      for (cell_set m = a.writes | a.clears; m != 0; m &= m - 1)
+        overwrite(n, home(a.base + std::countr_zero(m)));
     }
     if (o.touches.accumulates) overwrite(n, accumulator_of(o));
     return n;
@@ -82,7 +79,8 @@ class hazards {
     int const on = index_of(o.on);
     for (int side = 0; side < 2; ++side) {
       access_side const a = side_of(o, side);
-      for (cell_set m = a.reads; m != 0; m &= m - 1) state_[home(a.base + std::countr_zero(m))].reader[on] = i;
+      for (cell_set m = a.reads; m != 0; m &= m - 1)
+        state_[home(a.base + std::countr_zero(m))].reader[on] = i;
       for (cell_set m = a.writes | a.clears; m != 0; m &= m - 1) {
         cell_state s;
         s.writer = i;
@@ -97,7 +95,7 @@ class hazards {
     }
   }
 
- private:
+private:
   static constexpr long nodes = max_phases, chains = max_carried;
   static constexpr long cells_in(int groups) { return groups * 1LL * cells::count; }
   struct access_side {
@@ -135,17 +133,14 @@ class hazards {
   sequence<long> homes_;
   // Compilers count every call in a constant expression, so what is asked often is a pointer.
   cell_state* state_;
-  long* home_;  ///< of chain values that are carried, plus one; 0: where the group says
+  long* home_; ///< of chain values that are carried, plus one; 0: where the group says
 };
 
 /// What each op has seen: per lane, how many ops of that lane are known to have run (vector clocks).
 class clocks {
- public:
+public:
   constexpr clocks(op const* ops, int count)
-      : ops_(ops),
-        seens_(count * 1L * lane_count),
-        positions_(count),
-        seen_(seens_.data()),
+      : ops_(ops), seens_(count * 1L * lane_count), positions_(count), seen_(seens_.data()),
         position_(positions_.data()) {}
   clocks(clocks const&) = delete;
   clocks& operator=(clocks const&) = delete;
@@ -169,7 +164,7 @@ class clocks {
     last_[on] = i;
   }
 
- private:
+private:
   constexpr int& at(int i, int l) { return seen_[i * lane_count + l]; }
   op const* ops_;
   sequence<int> seens_, positions_;
@@ -178,7 +173,7 @@ class clocks {
   int issued_[lane_count] = {};
 };
 
-}  // namespace detail
+} // namespace detail
 
 /// Fills the waits of `count` rows: every hazard is ordered, and a wait that another one implies is left out (latest
 /// first, which is a transitive reduction over in-order lanes). `groups` and `layers` bound the cells.
@@ -202,5 +197,5 @@ constexpr void link(op* ops, int count, int groups, int layers) {
   }
 }
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

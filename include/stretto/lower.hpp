@@ -26,8 +26,8 @@ template <class S, int Forward, int Backward> constexpr body_rows pair_rows() {
 /// The rows of all bodies of one form: by block type, those of pairs by the types of both sides.
 template <class S, form F, class Numbers> struct rows_of_form;
 template <class S, form F, int... K> struct rows_of_form<S, F, std::integer_sequence<int, K...>> {
-  static constexpr body_rows value[] = {rows_of < S, F, has_forward(F) ? K : -1,
-                                        has_forward(F) ? -1 : K > ()...};
+  static constexpr body_rows value[] = {
+      rows_of<S, F, (has_forward(F) ? K : -1), (has_forward(F) ? -1 : K)>()...};
 };
 template <class S, int... Pair>
 struct rows_of_form<S, form::forward_backward, std::integer_sequence<int, Pair...>> {
@@ -54,13 +54,13 @@ template <class S> STRETTO_COLD body_rows find_rows(form f, int forward_type, in
   return {};
 }
 
-}  // namespace detail
+} // namespace detail
 
 /// What lowering asks of a model and its policy. No template, so that names stay short; `of` is handed to each of the functions.
 struct lowering_source {
   chain_facts const* chain;
   void const* of;
-  block_facts const* (*facts)(void const* of, int type);  ///< of a block type
+  block_facts const* (*facts)(void const* of, int type); ///< of a block type
   /// The body of a forward and a backward layer of these block types (-1: none).
   body_rows (*rows)(void const* of, form what, int forward, int backward);
 };
@@ -69,7 +69,9 @@ struct lowering_source {
 template <class S> lowering_source source_of() {
   using model = typename S::model;
   return {&chain_of<model>::value, nullptr,
-          [](void const*, int type) { return detail::facts_at<model>(type, std::make_integer_sequence<int, model::count>{}); },
+          [](void const*, int type) {
+            return detail::facts_at<model>(type, std::make_integer_sequence<int, model::count>{});
+          },
           [](void const*, form what, int f, int b) { return detail::find_rows<S>(what, f, b); }};
 }
 
@@ -85,7 +87,9 @@ STRETTO_COLD issue_list lower(placed_steps const& placed, lowering_source const&
       continue;
     }
     flat.begin(p);
-    auto const meets = [&](int l) { return detail::meets_in_pairs(*from.facts(from.of, type(l)), *from.chain); };
+    auto const meets = [&](int l) {
+      return detail::meets_in_pairs(*from.facts(from.of, type(l)), *from.chain);
+    };
     for_each_body(p.what, layers, meets, [&](body_call const& body) {
       flat.paste(from.rows(from.of, body.what, type(body.forward_layer), type(body.backward_layer)), body, p);
     });
@@ -105,8 +109,7 @@ STRETTO_COLD detail::sequence<release> plan_releases(flat_table const& table, lo
                                                      chain_layout const& layout, Layers const& layers) {
   // By point of the chain: what layer reads there.
   detail::sequence<block_facts const*> facts(layout.points(), nullptr);
-  for (int l = 0; l < layers.size(); ++l)
-    facts[layout.point(l)] = from.facts(from.of, layers[l].type);
+  for (int l = 0; l < layers.size(); ++l) facts[layout.point(l)] = from.facts(from.of, layers[l].type);
   release_planner planner(table.ops.data(), static_cast<int>(table.ops.size()), table.groups);
   auto const is_metadata = [](void const* of, int group, int cell) {
     auto const& at = *static_cast<detail::sequence<block_facts const*> const*>(of);
@@ -117,9 +120,10 @@ STRETTO_COLD detail::sequence<release> plan_releases(flat_table const& table, lo
 }
 /// The same for schedule `S`.
 template <class S, class Layers>
-detail::sequence<release> plan_releases(flat_table const& table, chain_layout const& layout, Layers const& layers) {
+detail::sequence<release> plan_releases(flat_table const& table, chain_layout const& layout,
+                                        Layers const& layers) {
   return plan_releases(table, source_of<S>(), layout, layers);
 }
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

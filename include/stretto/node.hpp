@@ -15,11 +15,11 @@ template <bool If, class Tensor> STRETTO_ALWAYS_INLINE void clear_if(Tensor& wha
   if constexpr (If) what = Tensor{};
 }
 
-/// Node `Node` of a layer of block type `K`, its state for one microbatch, and the boundary to the layer behind it.
+/// Node `Node` of a layer of type `Type`, its state for one microbatch, and the boundary to the layer behind it.
 ///
 /// What differs from number to number is a function template of it, which compiles faster than a generic lambda.
-template <class Model, int K, int Node, class Tensors> struct node_run {
-  using block = typename Model::template block<K>;
+template <class Model, int Type, int Node, class Tensors> struct node_run {
+  using block = typename Model::template block<Type>;
   using facts = dataflow_of<block>;
   using chain = chain_of<Model>;
   using tensor = typename Tensors::tensor;
@@ -33,10 +33,9 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
 
   Tensors& tensors;
   layer<block>& phases;
-  slot<Model, K, Tensors>& state;
+  slot<Model, Type, Tensors>& state;
   boundary<tensor>& next;
-  int index;
-  int microbatch;
+  int index, microbatch;
 
   STRETTO_ALWAYS_INLINE void forward() const {
     detach_leaves(leaf_numbers{});
@@ -65,9 +64,8 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
       backward_phases(phase_numbers{});
     } else {
       gather(root_numbers{});
-      with_phases([this](auto&... all) STRETTO_INLINE_LAMBDA {
-        tensors.backward(state.context[Node], request(), all...);
-      });
+      with_phases([this](auto&... all)
+                      STRETTO_INLINE_LAMBDA { tensors.backward(state.context[Node], request(), all...); });
     }
     hand_back();
     if constexpr (!by_hand || any_metadata(facts::value, at)) end_graph(root_numbers{});
@@ -92,13 +90,13 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
     if constexpr (by_hand)
       weight_phases(phase_numbers{});
     else
-      with_phases([this](auto&... all) STRETTO_INLINE_LAMBDA { tensors.backward_weight(state.context[Node], all...); });
+      with_phases([this](auto&... all)
+                      STRETTO_INLINE_LAMBDA { tensors.backward_weight(state.context[Node], all...); });
     clear_rest(phase_numbers{});
   }
 
- private:
-  template <int... Leaf>
-  STRETTO_ALWAYS_INLINE void detach_leaves(std::integer_sequence<int, Leaf...>) const {
+private:
+  template <int... Leaf> STRETTO_ALWAYS_INLINE void detach_leaves(std::integer_sequence<int, Leaf...>) const {
     (detach_leaf<Leaf>(), ...);
   }
   template <int Leaf> STRETTO_ALWAYS_INLINE void detach_leaf() const {
@@ -111,8 +109,7 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
   template <int Leaf> static constexpr int input_chain() {
     return chain::value.find(facts::value.input[facts::value.leaf_input[Leaf]]);
   }
-  template <int... Leaf>
-  STRETTO_ALWAYS_INLINE void clear_unsaved(std::integer_sequence<int, Leaf...>) const {
+  template <int... Leaf> STRETTO_ALWAYS_INLINE void clear_unsaved(std::integer_sequence<int, Leaf...>) const {
     (clear_if<is_unsaved(Leaf)>(state.leaf[Leaf]), ...);
   }
   static constexpr bool is_unsaved(int leaf) {
@@ -126,7 +123,7 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
     (forward_phase<Ph, Again>(), ...);
   }
   template <int Ph, bool Again> STRETTO_ALWAYS_INLINE void forward_phase() const {
-    io<Model, K, Ph, Tensors, false, Again> view(state, index, microbatch);
+    io<Model, Type, Ph, Tensors, false, Again> view(state, index, microbatch);
     if constexpr (checks_phases<Tensors> && !by_hand && !recomputes)
       check_forward<Ph>(view);
     else
@@ -146,7 +143,7 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
   }
   template <int Ph> STRETTO_ALWAYS_INLINE void backward_phase() const {
     gather(roots_of<Ph>{});
-    io<Model, K, Ph, Tensors, false, recomputes> view(state, index, microbatch);
+    io<Model, Type, Ph, Tensors, false, recomputes> view(state, index, microbatch);
     if constexpr (has_named_members<phase_type<Ph>>::backward) {
       phases.template at<Ph>().backward(view);
     } else {
@@ -159,7 +156,7 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
   }
   template <int Ph> STRETTO_ALWAYS_INLINE void input_phase() const {
     gather(roots_of<Ph>{});
-    io<Model, K, Ph, Tensors, false, recomputes> view(state, index, microbatch);
+    io<Model, Type, Ph, Tensors, false, recomputes> view(state, index, microbatch);
     // A phase without weights may have a whole backward only: its input gradients are all there is.
     if constexpr (has_named_members<phase_type<Ph>>::backward_input)
       phases.template at<Ph>().backward_input(view);
@@ -171,7 +168,7 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
   }
   template <int Ph> STRETTO_ALWAYS_INLINE void weight_phase() const {
     if constexpr (facts::value.has_weights[Ph] && facts::value.has_backward_weight[Ph]) {
-      io<Model, K, Ph, Tensors, true, recomputes> view(state, index, microbatch);
+      io<Model, Type, Ph, Tensors, true, recomputes> view(state, index, microbatch);
       phases.template at<Ph>().backward_weight(view);
     }
   }
@@ -182,10 +179,12 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
     int count = 0;
     for (int r = at.first_leaf; r < at.end_leaf; ++r) {
       int const root = f.leaf_root[r], input = f.leaf_input[r];
-      if (f.leaf_phase[r] != Ph || (root >= 0 ? f.root_is_metadata[root] : f.input_is_metadata[input])) continue;
+      if (f.leaf_phase[r] != Ph || (root >= 0 ? f.root_is_metadata[root] : f.input_is_metadata[input]))
+        continue;
       bool const inside = root >= 0 && f.leaf_inside_node[r];
       values[count++] = {inside ? &state.root[root] : &state.leaf[r],
-                         root >= 0 ? f.root_name[root] : f.input_name[input], false, f.leaf_is_saved[r], inside};
+                         root >= 0 ? f.root_name[root] : f.input_name[input], false, f.leaf_is_saved[r],
+                         inside};
     }
     for (int v = at.first_root; v < at.end_root; ++v)
       if (f.root_writer[v] == Ph && !f.root_is_metadata[v])
@@ -193,10 +192,11 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
     auto& phase = phases.template at<Ph>();
     tensors.check_forward(f.phase_name[Ph], values, count, [&] { phase.forward(view); });
   }
-  template <class F> STRETTO_ALWAYS_INLINE void with_phases(F&& f) const {
+  template <class Act> STRETTO_ALWAYS_INLINE void with_phases(Act&& f) const {
     spread(f, std::make_integer_sequence<int, at.end_phase - at.first_phase>{});
   }
-  template <class F, int... Ph> STRETTO_ALWAYS_INLINE void spread(F&& f, std::integer_sequence<int, Ph...>) const {
+  template <class Act, int... Ph>
+  STRETTO_ALWAYS_INLINE void spread(Act&& f, std::integer_sequence<int, Ph...>) const {
     f(phases.template at<at.first_phase + Ph>()...);
   }
 
@@ -295,6 +295,6 @@ template <class Model, int K, int Node, class Tensors> struct node_run {
   }
 };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stretto
+} // namespace detail
+} // namespace v0
+} // namespace stretto

@@ -9,8 +9,7 @@ inline namespace v0 {
 /// Where plans end: larger numbers are refused in words before anything is built.
 struct plan_limits {
   static constexpr int ranks = 4096, microbatches = 1'000'000, chunks = 1024;
-  static constexpr long cells =
-      1L << 23; ///< stages times microbatches; up to 2 GB with messages
+  static constexpr long cells = 1L << 23; ///< stages times microbatches; up to 2 GB with messages
 };
 
 /// What an executor is made for, beyond its type. `chunks` 0 takes the pipeline's own number.

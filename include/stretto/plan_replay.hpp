@@ -21,7 +21,8 @@ template <class Time> struct plan_results {
   plan_facts const& facts;
   sequence<Time> forward, input;
 
-  constexpr explicit plan_results(plan_facts const& of) : facts(of), forward(of.cells(), Time{-1}), input(forward) {}
+  constexpr explicit plan_results(plan_facts const& of)
+      : facts(of), forward(of.cells(), Time{-1}), input(forward) {}
 
   /// When the inputs of `one` are on `rank`, or a negative time while one of them is missing. `hop` is what a message
   /// between two ranks takes.

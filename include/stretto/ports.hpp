@@ -74,6 +74,6 @@ constexpr waits_of_row waits_of(op const& o) {
 /// Bodies use at most this many events at once: one per op and lane crossing.
 inline constexpr int max_events = 16;
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stretto
+} // namespace detail
+} // namespace v0
+} // namespace stretto

@@ -20,7 +20,7 @@ struct release {
 /// that owns its memory (the lane that wrote it) that has seen every reader. What ops clear themselves is left out. What
 /// arrives in a message belongs to the lane of the op that reads it last.
 class release_planner {
- public:
+public:
   release_planner(op const* ops, int count, int groups) : ops_(ops), count_(count), groups_(groups) {}
 
   /// Cells that hold no tensor. No template: one copy of the code, and short names in it.
@@ -63,7 +63,7 @@ class release_planner {
     return found;
   }
 
- private:
+private:
   static bool writes(op const& o, int group, int cell) {
     return (group == o.group && (o.touches.writes & cells::one(cell)) != 0) ||
            (group == o.next_group && (o.touches.next_writes & cells::one(cell)) != 0);
@@ -83,7 +83,8 @@ class release_planner {
     detail::sequence<life> now(groups_ * 1L * places), closed;
     // A carried value lives on under the name that the layer behind has for it.
     detail::sequence<life*> chain_value(groups_ * 1L * chains);
-    for (unsigned long at = 0; at < chain_value.size(); ++at) chain_value[at] = &now[at / chains * places + at % chains];
+    for (unsigned long at = 0; at < chain_value.size(); ++at)
+      chain_value[at] = &now[at / chains * places + at % chains];
     begin_ = detail::sequence<long>(count_ + 2L);
     auto close = [&](life& l) {
       if (l.open && !l.cleared) closed.push_back(l), ++begin_[l.end + 2];
@@ -93,7 +94,8 @@ class release_planner {
       for (; set != 0; set &= set - 1) {
         int const cell = std::countr_zero(set);
         if (cell >= cells::first_boundary || skip(group, cell)) continue;
-        life& l = cells::is_chain_value(cell) ? *chain_value[group * 1L * chains + cell] : now[group * 1L * places + cell];
+        life& l = cells::is_chain_value(cell) ? *chain_value[group * 1L * chains + cell]
+                                              : now[group * 1L * places + cell];
         if (how == 1) {
           close(l);
           l.open = true;
@@ -130,9 +132,9 @@ class release_planner {
 
   op const* ops_;
   int count_, groups_;
-  detail::sequence<life> ending_;  ///< by the row that touched them last
-  detail::sequence<long> begin_;   ///< of each row
+  detail::sequence<life> ending_; ///< by the row that touched them last
+  detail::sequence<long> begin_; ///< of each row
 };
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

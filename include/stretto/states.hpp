@@ -9,14 +9,15 @@ inline namespace v0 {
 
 namespace detail {
 
-template <class Model, int K, class Tensors> struct slots_of_type {
-  sequence<slot<Model, K, Tensors>> slots;
+template <class Model, int Type, class Tensors> struct slots_of_type {
+  sequence<slot<Model, Type, Tensors>> slots;
 };
 template <class Model, class Tensors, class Types> struct slots_of_types;
-template <class Model, class Tensors, int... K>
-struct slots_of_types<Model, Tensors, std::integer_sequence<int, K...>> : slots_of_type<Model, K, Tensors>... {};
+template <class Model, class Tensors, int... Types>
+struct slots_of_types<Model, Tensors, std::integer_sequence<int, Types...>>
+    : slots_of_type<Model, Types, Tensors>... {};
 
-}  // namespace detail
+} // namespace detail
 
 /// The states of all layers of a rank for all microbatches in flight, made once and addressed by (point of the chain,
 /// slot). The states of the layers lie where they read; where a chunk ends at another rank lies a boundary alone.
@@ -34,14 +35,10 @@ template <class Model, class Tensors> class state_store {
     tensor* leaf_gradient = nullptr;
   };
 
- public:
+public:
   state_store(layer_list<Model>& layers, chain_layout const& layout, int slots)
-      : layers_(layers),
-        layout_(layout),
-        slots_(slots),
-        ends_(slots * 1L * layout.points()),
-        received_(slots * 1L * layout.chunks()),
-        places_(slots * 1L * layout.points()) {
+      : layers_(layers), layout_(layout), slots_(slots), ends_(slots * 1L * layout.points()),
+        received_(slots * 1L * layout.chunks()), places_(slots * 1L * layout.points()) {
     make(types{});
     join();
   }
@@ -63,7 +60,8 @@ template <class Model, class Tensors> class state_store {
         for (tensor& t : a.value) arrived |= &t == value;
       return {value, !arrived};
     }
-    if (cells::is_chain_gradient(cell)) return {&here.state->gradient[cell - cells::first_chain_gradient], false};
+    if (cells::is_chain_gradient(cell))
+      return {&here.state->gradient[cell - cells::first_chain_gradient], false};
     if (cells::is_root(cell)) return {here.root + (cell - cells::first_root), true};
     return {here.leaf_gradient + (cell - cells::first_leaf_gradient), false};
   }
@@ -74,28 +72,30 @@ template <class Model, class Tensors> class state_store {
     join();
   }
 
- private:
+private:
   place& place_at(int point, int slot) { return places_[slot * layout_.points() + point]; }
-  template <int K> auto& slots_of() { return static_cast<detail::slots_of_type<Model, K, Tensors>&>(storage_).slots; }
-
-  template <int... K> void make(std::integer_sequence<int, K...>) {
-    for (long i = 0; i < slots_ * 1L * layout_.points(); ++i) places_[i].state = &ends_[i];
-    (make_of_type<K>(), ...);
+  template <int Type> auto& slots_of() {
+    return static_cast<detail::slots_of_type<Model, Type, Tensors>&>(storage_).slots;
   }
-  template <int K> STRETTO_COLD void make_of_type() {
-    auto& all = slots_of<K>();
-    all = detail::sequence<slot<Model, K, Tensors>>(slots_ * 1L * layers_.count(K));
+
+  template <int... Types> void make(std::integer_sequence<int, Types...>) {
+    for (long i = 0; i < slots_ * 1L * layout_.points(); ++i) places_[i].state = &ends_[i];
+    (make_of_type<Types>(), ...);
+  }
+  template <int Type> STRETTO_COLD void make_of_type() {
+    auto& all = slots_of<Type>();
+    all = detail::sequence<slot<Model, Type, Tensors>>(slots_ * 1L * layers_.count(Type));
     long next = 0;
     for (int s = 0; s < slots_; ++s)
       for (int l = 0; l < layers_.size(); ++l)
-        if (layers_[l].type == K) {
-          slot<Model, K, Tensors>& state = all[next++];
-          place_at(layout_.point(l), s) = {&state, &dataflow_of<typename Model::template block<K>>::value, state.root,
-                                           state.leaf_gradient};
+        if (layers_[l].type == Type) {
+          slot<Model, Type, Tensors>& state = all[next++];
+          place_at(layout_.point(l), s) = {&state, &dataflow_of<typename Model::template block<Type>>::value,
+                                           state.root, state.leaf_gradient};
         }
   }
-  template <int... K> void empty(std::integer_sequence<int, K...>) {
-    (empty_each(slots_of<K>()), ...);
+  template <int... Types> void empty(std::integer_sequence<int, Types...>) {
+    (empty_each(slots_of<Types>()), ...);
     empty_each(ends_);
     empty_each(received_);
   }
@@ -116,9 +116,11 @@ template <class Model, class Tensors> class state_store {
         block_facts const& f = *here.facts;
         boundary<tensor>& next = at(layout_.next_point(l), s);
         for (int v = 0; v < f.roots; ++v)
-          if (int const c = chain.find(f.root[v]); c >= 0 && f.root_is_output[v]) next.value[c] = here.root + v;
+          if (int const c = chain.find(f.root[v]); c >= 0 && f.root_is_output[v])
+            next.value[c] = here.root + v;
         for (int i = 0; i < f.inputs; ++i)
-          if (int const c = chain.find(f.input[i]); c >= 0 && f.input_is_carried[i]) next.value[c] = here.state->value[c];
+          if (int const c = chain.find(f.input[i]); c >= 0 && f.input_is_carried[i])
+            next.value[c] = here.state->value[c];
       }
     }
   }
@@ -132,5 +134,5 @@ template <class Model, class Tensors> class state_store {
   detail::sequence<place> places_;
 };
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

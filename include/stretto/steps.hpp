@@ -3,7 +3,6 @@
 #include <stretto/adapter.hpp>
 #include <stretto/plan_messages.hpp>
 
-
 /// From the list of a rank to the bodies that run: which layer meets which, and where a microbatch keeps its state.
 namespace stretto {
 inline namespace v0 {
@@ -49,9 +48,8 @@ constexpr void for_each_body(call const& c, Layers const& layers, Pairs&& pairs,
 
 /// Gives every microbatch the lowest free slot from its first receive or F to its last B (or W).
 class slot_ring {
- public:
-  slot_ring(int microbatches, int chunks)
-      : slot_(microbatches, -1), left_(microbatches, chunks) {}
+public:
+  slot_ring(int microbatches, int chunks) : slot_(microbatches, -1), left_(microbatches, chunks) {}
 
   STRETTO_COLD int take(int microbatch) {
     int& s = slot_[microbatch];
@@ -69,7 +67,7 @@ class slot_ring {
   /// How many microbatches are in flight at once, at most.
   int size() const { return static_cast<int>(taken_.size()); }
 
- private:
+private:
   detail::sequence<int> slot_, left_;
   detail::sequence<char> taken_;
 };
@@ -99,7 +97,8 @@ STRETTO_COLD inline placed_steps place_steps(plan const& of, plan_steps const& l
     } else {
       p.what = of.calls(rank)[step.number];
       if (p.what.runs_forward()) p.forward_slot = ring.take(p.what.forward_microbatch);
-      if (p.what.runs_input() || p.what.runs_weight()) p.backward_slot = ring.take(p.what.backward_microbatch);
+      if (p.what.runs_input() || p.what.runs_weight())
+        p.backward_slot = ring.take(p.what.backward_microbatch);
       if (p.what.runs_weight()) ring.finish_chunk(p.what.backward_microbatch);
     }
     placed.steps.push_back(p);
@@ -108,5 +107,5 @@ STRETTO_COLD inline placed_steps place_steps(plan const& of, plan_steps const& l
   return placed;
 }
 
-}  // namespace v0
-}  // namespace stretto
+} // namespace v0
+} // namespace stretto

@@ -150,8 +150,7 @@ public:
 
 private:
   void put(void const* what, std::size_t size, std::size_t at) {
-    if (at + size > shared_board::most_bytes)
-      throw std::length_error("shared_exchange: too much for a test");
+    if (at + size > shared_board::most_bytes) throw std::length_error("shared_exchange: too much for a test");
     if (size > 0) std::memcpy(board_.slots[static_cast<std::size_t>(rank_)].data() + at, what, size);
   }
   void take(void* to, int from, std::size_t at, std::size_t size) const {

@@ -15,8 +15,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <random>
 #include <memory>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -75,7 +75,9 @@ class churning_tensors : public stretto::torch::stream_tensors {
   };
 
 public:
-  churned_scope forward_scope(context& node) const { return {{}, {node, stretto::torch::node_stage::forward}}; }
+  churned_scope forward_scope(context& node) const {
+    return {{}, {node, stretto::torch::node_stage::forward}};
+  }
   template <class... Phases> void backward(context& node, request const& r, Phases&... phases) const {
     churn const around;
     base::backward(node, r, phases...);
@@ -107,7 +109,8 @@ public:
   template <class Task> void run(stretto::lane on, stretto::op_label const& label, Task task) {
     // Longer than the host needs to issue an op.
     if (random_() % 3 == 0)
-      for (int i = 0; i < 8; ++i) cuda::check(cudaMemsetAsync(scratch_, 0, bytes, this->stream(on)), "cudaMemsetAsync");
+      for (int i = 0; i < 8; ++i)
+        cuda::check(cudaMemsetAsync(scratch_, 0, bytes, this->stream(on)), "cudaMemsetAsync");
     base::run(on, label, task);
   }
   void wait(stretto::lane on, event const& mark) {
@@ -124,12 +127,16 @@ private:
 /// The GPU with tensors and lanes as hostile as the rules of adapters allow; without waits, more than that.
 class hostile_gpu : public run_device {
 public:
-  explicit hostile_gpu(bool waits) : real_(std::exchange(cuda_device(), this)) { shaken_lanes::waits = waits; }
+  explicit hostile_gpu(bool waits) : real_(std::exchange(cuda_device(), this)) {
+    shaken_lanes::waits = waits;
+  }
   ~hostile_gpu() override { cuda_device() = real_; }
   hostile_gpu(hostile_gpu const&) = delete;
   hostile_gpu& operator=(hostile_gpu const&) = delete;
 
-  void prepare(options const& o, std::optional<rank_place> const& place) const override { real_->prepare(o, place); }
+  void prepare(options const& o, std::optional<rank_place> const& place) const override {
+    real_->prepare(o, place);
+  }
   void start_rank(options const& o, rank_place const& place) const override { real_->start_rank(o, place); }
   void finish() const override { real_->finish(); }
   std::unique_ptr<rank_transport> make_transport(transport_parts const& of) const override {
@@ -165,7 +172,9 @@ TEST_CASE("on a GPU every policy gives the bits of ordinary autograd", "[gpu]") 
   check_policies(o, corpus(file.path(), o.model.sequence));
 }
 
-TEST_CASE("the same with experts of other numbers, without shared ones, with one choice and in double precision", "[gpu]") {
+TEST_CASE(
+    "the same with experts of other numbers, without shared ones, with one choice and in double precision",
+    "[gpu]") {
   text_file const file;
   auto o = small();
   SECTION("top 1, no shared expert") { o.model.top_k = 1, o.model.shared = 0; }
@@ -187,7 +196,8 @@ TEST_CASE("with slots of a fixed number every policy gives the bits of ordinary 
   check_policies(o, corpus(file.path(), o.model.sequence));
 }
 
-TEST_CASE("a captured step has new tokens and routing in every replay and gives the bits of ordinary ones", "[gpu]") {
+TEST_CASE("a captured step has new tokens and routing in every replay and gives the bits of ordinary ones",
+          "[gpu]") {
   text_file const file;
   auto o = small();
   o.steps = 5;
@@ -247,7 +257,8 @@ TEST_CASE("runs in several threads capture and replay their steps on one GPU at 
   }
 }
 
-TEST_CASE("choices without a slot end a run whose steps are replayed, with the sentence of ordinary ones", "[gpu]") {
+TEST_CASE("choices without a slot end a run whose steps are replayed, with the sentence of ordinary ones",
+          "[gpu]") {
   text_file const file;
   auto o = small();
   // Two ranks have one graph.
@@ -270,7 +281,8 @@ TEST_CASE("choices without a slot end a run whose steps are replayed, with the s
     for (o.capacity = 1; o.capacity < 2; o.capacity += 1.0 / 24) {
       ordinary = sentence_of();
       if (ordinary.empty()) break;
-      auto const late = ordinary.find("step 1,") == std::string::npos && ordinary.find("step 2,") == std::string::npos &&
+      auto const late = ordinary.find("step 1,") == std::string::npos &&
+                        ordinary.find("step 2,") == std::string::npos &&
                         ordinary.find("step 3,") == std::string::npos;
       if (late) break;
       ordinary.clear();

@@ -23,7 +23,7 @@ inline void free_bytes(void* old) { ::operator delete[](old); }
 /// Items in a row, like those of a `std::vector`. Constant expressions may use it while they last, any integer is an index,
 /// and it takes compilers a fraction of the time.
 template <class Item> class sequence {
- public:
+public:
   constexpr sequence() = default;
   /// `count` value-initialized items.
   STRETTO_COLD constexpr explicit sequence(long count) {
@@ -40,7 +40,8 @@ template <class Item> class sequence {
     for (Item& each : *this) each = *first++;
   }
   constexpr sequence(sequence const& other) : sequence(other.begin(), other.end()) {}
-  constexpr sequence(sequence&& other) noexcept : items_(other.items_), size_(other.size_), room_(other.room_) {
+  constexpr sequence(sequence&& other) noexcept
+      : items_(other.items_), size_(other.size_), room_(other.room_) {
     other.items_ = nullptr, other.size_ = other.room_ = 0;
   }
   constexpr sequence& operator=(sequence other) noexcept {
@@ -90,16 +91,16 @@ template <class Item> class sequence {
   /// Keeps the first `count` items.
   constexpr void shrink(long count) { size_ = count; }
 
- private:
-   /// Whether items lie in plain bytes, which is less code to compile; constant expressions cannot do that. The builtin is
-   /// what `std::is_constant_evaluated` calls, without the call.
-   static constexpr bool are_bytes =
-       std::is_trivially_copyable_v<Item> && alignof(Item) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__;
+private:
+  /// Whether items lie in plain bytes, which is less code to compile; constant expressions cannot do that. The builtin is
+  /// what `std::is_constant_evaluated` calls, without the call.
+  static constexpr bool are_bytes =
+      std::is_trivially_copyable_v<Item> && alignof(Item) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__;
 
-   Item* items_ = nullptr;
-   long size_ = 0, room_ = 0;
+  Item* items_ = nullptr;
+  long size_ = 0, room_ = 0;
 };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stretto
+} // namespace detail
+} // namespace v0
+} // namespace stretto

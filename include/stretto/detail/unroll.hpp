@@ -19,6 +19,6 @@ template <int First, int End>
 using numbers =
     decltype(numbers_from<First>(std::make_integer_sequence<int, (End > First ? End - First : 0)>{}));
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stretto
+} // namespace detail
+} // namespace v0
+} // namespace stretto
