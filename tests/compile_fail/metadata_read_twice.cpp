@@ -1,5 +1,5 @@
 // expect: stretto\[E35\]: a block reads metadata that no phase of it wrote before
-// expect: metadata_crosses<us::Unrouted, us::Dispatch, us::routing>
+// expect: us::Dispatch, us::routing>
 #include "layer.hpp"
 
 namespace us {

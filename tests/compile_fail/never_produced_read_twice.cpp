@@ -1,5 +1,5 @@
 // expect: stretto\[E16\]: a block reads a value that no phase before it and no block of the model writes
-// expect: never_produced<us::Misspelt, us::MisspeltDispatch, us::resldual>
+// expect: us::MisspeltDispatch, us::(resldual|shared)>
 #include "layer.hpp"
 
 namespace us {
