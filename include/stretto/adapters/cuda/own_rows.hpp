@@ -14,20 +14,15 @@ namespace detail {
 /// The rows that a rank keeps: copied beside what its stream does for other ranks and, however long these take to come, at once.
 class own_rows {
 public:
-  /// Behind `begun`.
+  /// Behind `begun`, the same in all copies of one call, which ends by joining them.
   void copy(void* to, void const* from, std::size_t bytes, edge const& begun) {
-    is_copying_ = false;
-    copy_more(to, from, bytes, begun);
-  }
-  /// In the same call.
-  void copy_more(void* to, void const* from, std::size_t bytes, edge const& begun) {
     if (bytes == 0) return;
-    begun.wait(beside_.get());
+    if (!is_copying_) begun.wait(beside_.get());
     copy_bytes(to, from, bytes, beside_.get(), cudaMemcpyDeviceToDevice);
     is_copying_ = true;
     copied_.record(beside_.get());
   }
-  /// What `here` does next runs behind the copy.
+  /// What `here` does next runs behind the copies.
   void join(cudaStream_t here) {
     if (std::exchange(is_copying_, false)) copied_.wait(here);
   }

@@ -148,10 +148,8 @@ private:
     mine.ready.record(here);
     for (std::size_t p = 0; p < mine.parts; ++p) {
       auto const own = me_ * mine.parts + p;
-      auto* const to = mine.receive + mine.places.begins[own];
-      auto const* const from = out + mine.blocks.begins[own];
-      p == 0 ? own_.copy(to, from, mine.blocks.bytes[own], mine.ready)
-             : own_.copy_more(to, from, mine.blocks.bytes[own], mine.ready);
+      own_.copy(mine.receive + mine.places.begins[own], out + mine.blocks.begins[own], mine.blocks.bytes[own],
+                mine.ready);
     }
     room_->posted.set(me_, calls_);
     for (std::size_t const other : others_) {

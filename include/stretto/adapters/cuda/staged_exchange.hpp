@@ -72,10 +72,10 @@ public:
     for (std::size_t s = 0; s < me_; ++s) own_place += static_cast<std::size_t>(receive_rows[s]) * row_bytes;
 
     begun_.record(here);
-    own_.copy(in + own_place, out + first_[me_], own, begun_);
     auto& mine = own_staging_->buffers[turn_++ % 2];
     std::size_t chunk = 0;
     try {
+      own_.copy(in + own_place, out + first_[me_], own, begun_);
       chunk = send_out(mine, out, own, here);
     } catch (...) {
       own_.try_join(here);
