@@ -71,20 +71,18 @@ public:
     made.sent_ = where.rows;
     made.rows_.assign(experts, 0);
     for (std::size_t i = 0; i < made.arrived_.size(); ++i) made.rows_[i % experts] += made.arrived_[i];
-    return combine_backward(rows, made);
+    return exchange(rows, made, true);
   }
-  at::Tensor combine(at::Tensor const& rows, handle& made) {
-    made.made_at_.require_here(whose_handle);
-    return exchange_parts(exchange_, rows, made.arrived_, made.sent_, false, whose);
-  }
+  at::Tensor combine(at::Tensor const& rows, handle& made) { return exchange(rows, made, false); }
   at::Tensor dispatch_backward(at::Tensor const& rows, handle& made) { return combine(rows, made); }
-  at::Tensor combine_backward(at::Tensor const& rows, handle& made) {
-    made.made_at_.require_here(whose_handle);
-    return exchange_parts(exchange_, rows, made.sent_, made.arrived_, true, whose);
-  }
+  at::Tensor combine_backward(at::Tensor const& rows, handle& made) { return exchange(rows, made, true); }
 
 private:
-  static constexpr char const *whose = "expert_parallel", *whose_handle = "expert_parallel: a handle";
+  at::Tensor exchange(at::Tensor const& rows, handle const& by, bool sorted) {
+    by.made_at_.require_here("expert_parallel: a handle");
+    return exchange_parts(exchange_, rows, sorted ? by.sent_ : by.arrived_, sorted ? by.arrived_ : by.sent_,
+                          sorted, "expert_parallel");
+  }
 
   void check(at::Tensor const& rows, routing const& where) const {
     auto const total = std::accumulate(where.rows.begin(), where.rows.end(), std::int64_t{0});
