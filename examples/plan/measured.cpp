@@ -168,11 +168,11 @@ public:
   double operator()(int rank, stretto::op_label const& op) const { return times_.at(key_of(rank, op)); }
 
 private:
-  static std::tuple<int, stretto::phase_kind, stretto::pass, int, int> key_of(int rank,
-                                                                              stretto::op_label const& op) {
+  using key = std::tuple<int, stretto::phase_kind, stretto::pass, int, int>;
+  static key key_of(int rank, stretto::op_label const& op) {
     return {rank, op.phase, op.what, op.layer, op.microbatch};
   }
-  std::map<std::tuple<int, stretto::phase_kind, stretto::pass, int, int>, double> times_;
+  std::map<key, double> times_;
 };
 
 /// `costs(rank, place of its layer in the model, op)` is what an op takes.
