@@ -1,5 +1,7 @@
 #pragma once
 
+#include <stretto/detail/cxx20.hpp>
+
 /// How much the tables of fixed size hold, so that proofs stay cheap; what needs more is refused by name (E17).
 namespace stretto {
 inline namespace v0 {

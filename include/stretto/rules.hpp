@@ -1,5 +1,7 @@
 #pragma once
 
+#include <stretto/detail/cxx20.hpp>
+
 /// The one table of rules: what can be wrong with a block, a policy, a program, a plan or its messages, in words: the code
 /// (stable, never reused), what is wrong, and behind the semicolon how to mend it. Compile-time errors, run-time exceptions
 /// and the documentation all take their sentences from here; at run time the facts are put before the semicolon. They are

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <stretto/detail/cxx20.hpp>
+
 /// What crosses between the phases of a layer.
 namespace stretto {
 inline namespace v0 {

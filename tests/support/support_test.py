@@ -58,6 +58,20 @@ class Checks(unittest.TestCase):
     def test_compile_fail_objects_to_a_case_that_expects_nothing(self):
         self.assertNotEqual(self.compile_fail("int x;\n")[0], 0)
 
+    def test_old_standard_objects(self):
+        self.write("stretto/version.hpp", "")
+        says = '#error "stretto needs C++20: compile with -std=c++20 or later"\n'
+        for fault, text in {
+            "ends with 0": "",
+            "ends with 1 and .* lines": "template <std::integral Number> void use(Number);\n",
+            r"ends with 1 and \d\d+ lines": says + "#error and more\n" * 20,
+        }.items():
+            with self.subTest(fault):
+                self.write("stretto/stretto.hpp", text)
+                code, output = self.check("old_standard.py", "--include", self.folder, "--", *COMPILER)
+                self.assertEqual(code, 1)
+                self.assertRegex(output, fault)
+
     def layering(self, **headers: str) -> str:
         self.write("stretto/stretto.hpp", "".join(f"#include <stretto/{n}.hpp>\n" for n in headers if "adapters" not in n))
         for name, text in headers.items():

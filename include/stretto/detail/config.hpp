@@ -1,8 +1,6 @@
 #pragma once
 
-#if !defined(__cplusplus) || __cplusplus < 202002L
-#error "stretto needs C++20: compile with -std=c++20 or later"
-#endif
+#include <stretto/detail/cxx20.hpp>
 
 // Without it g++ -O2 leaves a quarter of a long program's steps out of line.
 #define STRETTO_ALWAYS_INLINE [[gnu::always_inline]] inline

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <stretto/detail/cxx20.hpp>
+
 namespace stretto {
 inline namespace v0 {
 namespace detail {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <stretto/detail/cxx20.hpp>
+
 #include <stdexcept>
 #include <string>
 #include <utility>

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <stretto/detail/cxx20.hpp>
+
 /// Identity and readable name of a type as values, so that lists of types can be handled by ordinary loops.
 namespace stretto {
 inline namespace v0 {

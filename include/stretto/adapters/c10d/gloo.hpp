@@ -1,5 +1,7 @@
 #pragma once
 
+#include <stretto/detail/cxx20.hpp>
+
 #ifndef USE_C10D_GLOO
 #define USE_C10D_GLOO
 #endif

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <stretto/detail/cxx20.hpp>
+
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <stretto/detail/cxx20.hpp>
+
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <stretto/detail/cxx20.hpp>
+
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
