@@ -59,16 +59,19 @@ public:
       port(false, p.backward_slot) = port(true, p.backward_slot);
     if (c.runs_forward() && layout_.chunk(c.forward_chunk).is_first)
       port(true, p.forward_slot) = port(false, p.forward_slot);
+    forward_left_ = backward_left_ = false;
     // A chunk without layers passes on what it got.
     if (c.runs_forward() && layout_.chunk(c.forward_chunk).layers == 0)
       send(false, c.forward_chunk, p.forward_slot, c.forward_microbatch);
-    held_ = false;
     backward_waits_ = layout_.share_a_lane(c);
   }
   STRETTO_COLD void end(placed_step const& p) {
     call const& c = p.what;
-    bool const passes_on = c.runs_input() && layout_.chunk(c.backward_chunk).layers == 0;
-    if (held_ || passes_on) send(true, c.backward_chunk, p.backward_slot, c.backward_microbatch);
+    // A gradient that waited; and where no layer has spoken, so that the check says what the other rank would wait for.
+    if (c.runs_forward() && !forward_left_)
+      send(false, c.forward_chunk, p.forward_slot, c.forward_microbatch);
+    if (c.runs_input() && !backward_left_)
+      send(true, c.backward_chunk, p.backward_slot, c.backward_microbatch);
   }
 
   STRETTO_COLD void paste(body_rows const& rows, body_call const& body, placed_step const& p) {
@@ -117,9 +120,8 @@ public:
       if (forward && layout_.is_last_of_chunk(mine.layer)) {
         mine.message = leave(false, o.chunk, mine.slot, o.microbatch);
         backward_waits_ = false;
-      } else if (!forward && layout_.is_first_of_chunk(mine.layer)) {
-        held_ = backward_waits_;
-        if (!held_) mine.message = leave(true, o.chunk, mine.slot, o.microbatch);
+      } else if (!forward && layout_.is_first_of_chunk(mine.layer) && !backward_waits_) {
+        mine.message = leave(true, o.chunk, mine.slot, o.microbatch);
       }
     }
     out_.list.push_back(all);
@@ -208,6 +210,7 @@ private:
   STRETTO_COLD int leave(bool gradient, int c, int slot, int microbatch) {
     chain_layout::chunk_place const& chunk = layout_.chunk(c);
     int const peer = gradient ? chunk.from : chunk.to;
+    (gradient ? backward_left_ : forward_left_) = true;
     if (peer < 0) return -1;
     op o = message_row(gradient, true, c, slot, microbatch, peer);
     port_place const& speaker = port(!gradient, slot);
@@ -253,7 +256,7 @@ private:
   chain_layout const& layout_;
   chain_facts const& chain_;
   event_numbers const numbers_;
-  bool backward_waits_ = false, held_ = false;
+  bool backward_waits_ = false, forward_left_ = false, backward_left_ = false;
   sequence<port_place> forward_port_, backward_port_;
   sequence<int> sent_; ///< by event: the row of the message that left last
   sequence<cell_set> arrived_; ///< by point: the chain values there whose storage came in from another rank
