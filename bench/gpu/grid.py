@@ -46,14 +46,15 @@ class Trainer:
     def __init__(self, given: argparse.Namespace, model: dict, folder: pathlib.Path) -> None:
         self.given, self.model, self.folder, self.runs = given, model, folder, itertools.count(1)
 
-    def run(self, pp: int, ep: int, pipeline: str, policy: str, traces: bool = False, cores: tuple[int, ...] | None = None,
-            **changes: int) -> tuple[dict, pathlib.Path]:
-        """The results, and where the trace is. It keeps to those cores, if any are named."""
+    def run(self, pp: int, ep: int, pipeline: str, policy: str, traces: bool = False, cores: tuple[int, ...] = (),
+            steps: int | None = None, **changes: int) -> tuple[dict, pathlib.Path]:
+        """The results, and where the trace is. It keeps to those cores, if any are named; `steps` are measured, as many as asked for if
+        left out."""
         given, ranks, number = self.given, pp * ep, next(self.runs)
         results, trace = self.folder / f"{number}.json", self.folder / f"{number}.trace.json"
         flags = [word for name, value in {**self.model, **changes}.items() for word in ("--" + name.replace("_", "-"), str(value))]
         flags += ["--text", given.text, "--device", given.device, "--pp", str(pp), "--ep", str(ep), "--policy", policy, "--steps",
-                  str(given.warm_up + given.steps), "--lr", "1e-12", "--deadline", "120", "--json", str(results)]
+                  str(given.warm_up + (steps or given.steps)), "--lr", "1e-12", "--deadline", "120", "--json", str(results)]
         flags += ["--pipeline", pipeline] if pipeline else []
         flags += ["--chunks", "2"] if pipeline.startswith("interleaved") else []
         flags += ["--trace", str(trace)] if traces else []
@@ -72,31 +73,44 @@ class Trainer:
         # Null where ops are not timed: on GPUs without a trace.
         exposed = told["exposed_seconds"]
         told["exposed_ms"] = None if exposed is None else 1e3 * exposed / len(told["step_seconds"])
-        print(f"{pp} x {ep} ranks, {pipeline or 'no pipeline'}, {policy}: {statistics.median(told['ms']):.1f} ms", file=sys.stderr, flush=True)
+        where = f", cores {cores[0]} to {cores[-1]}" if cores else ""
+        print(f"{pp} x {ep} ranks, {pipeline or 'no pipeline'}, {policy}{where}: {statistics.median(told['ms']):.1f} ms", file=sys.stderr, flush=True)
         return told, trace
 
     @functools.cache
     def serial(self, ep: int) -> tuple[dict, pathlib.Path]:
         return self.run(1, ep, "zero_bubble_h1", "serial", traces=True)
 
-    def serial_traces(self, pp: int, ep: int, policy: str) -> list[pathlib.Path]:
-        """Of runs in which one op runs at a time. On GPUs one. On cores, which share caches, memory and clock, as many at the same time
-        as there are pipeline ranks, each on its share of the cores, with the policy whose lanes the ops are for."""
+    def shares(self, pp: int, ep: int) -> list[tuple[int, ...]]:
+        """The cores of each pipeline rank, those that `train_moe --own-cores` keeps its expert ranks to: as many for every rank. None on
+        GPUs, nor where there are fewer cores than ranks."""
         cores = sorted(os.sched_getaffinity(0))
-        if self.given.device != "cpu" or len(cores) < pp:
-            return [self.serial(ep)[1]]
-        shares = [tuple(cores[rank * len(cores) // pp:(rank + 1) * len(cores) // pp]) for rank in range(pp)]
-        with concurrent.futures.ThreadPoolExecutor(pp) as at_once:
-            return list(at_once.map(lambda mine: self.run(1, ep, "zero_bubble_h1", policy, traces=True, cores=mine)[1], shares))
+        each = len(cores) // (pp * ep) * ep
+        return [tuple(cores[rank * each:(rank + 1) * each]) for rank in range(pp)] if self.given.device == "cpu" and each else []
 
-    def costs(self, traces: list[pathlib.Path], ep: int) -> pathlib.Path:
-        """All of them as one run, each with ranks of its own."""
-        if len(traces) == 1:
-            return traces[0]
-        all_of_it = [json.loads(trace.read_text()) for trace in traces]
-        events = [{**event, "pid": event["pid"] + run * ep} for run, of in enumerate(all_of_it) for event in of["traceEvents"]]
+    def serial_traces(self, pp: int, ep: int, policy: str) -> list[pathlib.Path]:
+        """Of runs in which one op runs at a time. On GPUs one. On cores, which share caches, memory and clock, and may differ in speed, one
+        for each pipeline rank, all at the same time, each on the cores of its rank, with the policy whose lanes the ops are for."""
+        shares = self.shares(pp, ep)
+        if not shares:
+            return [self.serial(ep)[1]]
+        # Only the last step is traced.
+        with concurrent.futures.ThreadPoolExecutor(pp) as at_once:
+            return list(at_once.map(lambda mine: self.run(1, ep, "zero_bubble_h1", policy, traces=True, cores=mine, steps=1)[1], shares))
+
+    def costs(self, runs: list[list[pathlib.Path]], ep: int) -> pathlib.Path:
+        """One trace of the ranks of all pipeline ranks' serial runs, numbered as in a run of all; runs of one rank follow each other."""
+        events, end, about = [], 0.0, {}
+        for at_once in runs:
+            start = end
+            for pipeline_rank, trace in enumerate(at_once):
+                about = json.loads(trace.read_text())
+                ops = [event for event in about["traceEvents"] if event["ph"] == "X"]
+                shift = start - min(op["ts"] for op in ops)
+                events += [{**op, "pid": op["pid"] + pipeline_rank * ep, "ts": op["ts"] + shift} for op in ops]
+                end = max(end, *(op["ts"] + op["dur"] + shift for op in ops))
         file = self.folder / f"{next(self.runs)}.costs.json"
-        file.write_text(json.dumps({**all_of_it[0], "traceEvents": events}))
+        file.write_text(json.dumps({**about, "traceEvents": events}))
         return file
 
     def plan(self, *words: object) -> dict:
@@ -143,17 +157,15 @@ def sizes_of_memory(trainer: Trainer, ep: int) -> tuple[float, float]:
 
 
 def runs_with_costs(trainer: Trainer, pp: int, ep: int, ways: list[str]) -> Iterator[tuple[str, dict, pathlib.Path, pathlib.Path]]:
-    """Each way, its results, its trace, and what its ops cost in serial runs. A machine with other work changes by the minute: where
-    such runs are no matter they are made before and behind each two ways of one policy."""
-    behind: dict[str, list[pathlib.Path]] = {}
+    """Each way, its results, its trace, and what its ops cost in serial runs before and behind it: cores of a machine that others use too
+    change their speed by the minute."""
     for policy, of_policy in itertools.groupby(ways, lambda way: way.split(":")[1]):
-        together = list(of_policy)
-        for two in (together[at:at + 2] for at in range(0, len(together), 2)):
-            before = behind.get(policy) or trainer.serial_traces(pp, ep, policy)
-            found = [(way, *trainer.run(pp, ep, *way.split(":"), traces=True)) for way in two]
-            behind = {policy: trainer.serial_traces(pp, ep, policy)}
-            costs = trainer.costs(sorted({*before, *behind[policy]}), ep)
-            yield from ((*one, costs) for one in found)
+        before = trainer.serial_traces(pp, ep, policy)
+        for way in of_policy:
+            told, trace = trainer.run(pp, ep, *way.split(":"), traces=True, cores=tuple(itertools.chain(*trainer.shares(pp, ep))))
+            behind = trainer.serial_traces(pp, ep, policy)
+            yield way, told, trace, trainer.costs([before, behind] if behind != before else [before], ep)
+            before = behind
 
 
 def pipelines(trainer: Trainer, pp: int, ep: int, ways: list[str], found: list[dict],
@@ -166,7 +178,8 @@ def pipelines(trainer: Trainer, pp: int, ep: int, ways: list[str], found: list[d
         middle = statistics.median(told["ms"])
         ops = [sum(rank[which]["compute"] for rank in replay["per_rank"]) for which in ("predicted", "measured")]
         one = dict(pp=pp, ep=ep, pipeline=pipeline, policy=policy, ms=told["ms"], predicted_ms=replay["predicted_makespan"],
-                   traced_ms=replay["measured_makespan"], own_ops_ms=replay["makespan_of_own_ops"], compute=ops[1] / ops[0], exposed_ms=told["exposed_ms"])
+                   traced_ms=replay["measured_makespan"], own_ops_ms=replay["makespan_of_own_ops"], compute=ops[1] / ops[0], exposed_ms=told["exposed_ms"],
+                   serial_runs=replay["serial_runs"], per_rank=replay["per_rank"])
         found.append(one)
         first = first or one
         of_first = [one["predicted_ms"] / first["predicted_ms"], middle / statistics.median(first["ms"])]

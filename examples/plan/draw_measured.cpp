@@ -166,6 +166,7 @@ std::string report_json(measured_step const& one) {
                              {"chunks", facts.chunks},
                              {"layers", one.predicted.layers},
                              {"dense", one.dense},
+                             {"serial_runs", one.serial_runs},
                              {"unit", unit},
                              {"predicted_makespan", one.predicted.makespan},
                              {"measured_makespan", one.makespan},

@@ -218,7 +218,9 @@ int main(int count, char** words) {
   app.add_option("--layer", given.layer, "draw one layer pair: serial, two_stream_1f1b or split_dw")
       ->type_name("POLICY");
   app.add_option("--measured", given.measured,
-                 "a trace of train_moe: that step beside its prediction, with --costs TRACE of a serial run")
+                 "a trace of train_moe: that step beside its prediction, with --costs TRACE of a serial run, "
+                 "or of one "
+                 "for each rank of the step, whose ops then cost what they took in the run of their rank")
       ->type_name("TRACE");
   app.add_flag("--json", given.json, "the simulation as JSON");
   app.add_flag("--compare", given.compare, "a table of every pipeline at these sizes");

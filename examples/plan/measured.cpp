@@ -73,39 +73,54 @@ stretto::plan plan_of(recorded_step const& run) {
   return std::move(*made);
 }
 
-/// What one op costs, by what it is and where in the model.
+/// What one op costs, by what it is and where in the model: on each pipeline rank what it took in that rank's serial run, or on all
+/// of them what it took in the only one.
 class op_costs {
 public:
-  /// The means over microbatches and expert ranks: what ops take adds up to what the run took.
-  explicit op_costs(recorded_step const& serial) : path_(serial.path) {
+  /// The means over microbatches and expert ranks: what ops take adds up to what a run took.
+  op_costs(recorded_step const& serial, int pipeline_ranks, int expert_ranks) : path_(serial.path) {
+    int ranks = 0;
+    for (stretto::span const& each : serial.ops) ranks = std::max(ranks, each.rank + 1);
+    if (ranks != expert_ranks && ranks != pipeline_ranks * expert_ranks)
+      throw usage_error(fmt::format("--costs: '{}' has ops of {} ranks; a step of {} pipeline ranks and {} "
+                                    "expert ranks takes one serial "
+                                    "run, of {}, or one for each pipeline rank, of {} together",
+                                    path_, ranks, pipeline_ranks, expert_ranks, expert_ranks,
+                                    pipeline_ranks * expert_ranks));
+    runs_ = ranks / expert_ranks;
     std::map<key, int> counts;
-    auto const key_of = [](stretto::span const& each) {
-      return key{each.label.layer, each.label.phase, each.label.what};
+    auto const key_of = [&](stretto::span const& each) {
+      return key{each.rank / expert_ranks, each.label.layer, each.label.phase, each.label.what};
     };
     for (stretto::span const& each : serial.ops) ++counts[key_of(each)];
     for (stretto::span const& each : serial.ops)
       costs_[key_of(each)] += (each.end_us - each.start_us) / counts[key_of(each)];
   }
 
-  double operator()(int place, stretto::op_label const& op) const {
-    if (auto const found = costs_.find({place, op.phase, op.what}); found != costs_.end())
+  int runs() const { return runs_; }
+
+  double operator()(int pipeline_rank, int place, stretto::op_label const& op) const {
+    int const run = runs_ == 1 ? 0 : pipeline_rank;
+    if (auto const found = costs_.find({run, place, op.phase, op.what}); found != costs_.end())
       return found->second;
     if (op.what == stretto::pass::backward) {
-      auto const input = costs_.find({place, op.phase, stretto::pass::backward_input});
-      auto const weight = costs_.find({place, op.phase, stretto::pass::backward_weight});
+      auto const input = costs_.find({run, place, op.phase, stretto::pass::backward_input});
+      auto const weight = costs_.find({run, place, op.phase, stretto::pass::backward_weight});
       if (input != costs_.end() && weight != costs_.end()) return input->second + weight->second;
     }
     bool const half = op.what == stretto::pass::backward_input || op.what == stretto::pass::backward_weight;
-    throw usage_error(fmt::format("--costs: '{}' has no time of {}.{} of layer {}{}", path_,
+    throw usage_error(fmt::format("--costs: '{}' has no time of {}.{} of layer {}{}{}", path_,
                                   stretto::letter_of(op.what), stretto::name_of(op.phase), place,
+                                  runs_ == 1 ? "" : fmt::format(" in the run of pipeline rank {}", run),
                                   half ? ", since its backward is whole; trace --policy serial --pipeline "
                                          "zero_bubble_h1 --pp 1, which splits it"
                                        : "; trace a serial run of the same model"));
   }
 
 private:
-  using key = std::tuple<int, stretto::phase_kind, stretto::pass>;
+  using key = std::tuple<int, int, stretto::phase_kind, stretto::pass>; // the first is which run
   std::string path_;
+  int runs_ = 1;
   std::map<key, double> costs_;
 };
 
@@ -230,9 +245,10 @@ std::string measured_step::title() const {
 }
 
 std::string measured_step::method() const {
-  return fmt::format("predicted: ops cost what they took in the serial run of {}, messages nothing\n"
+  return fmt::format("predicted: ops cost what they took in {} of {}, messages nothing\n"
                      "measured:  the step of {}\n",
-                     costs, trace);
+                     serial_runs == 1 ? "the serial run" : "the serial runs, one for each rank,", costs,
+                     trace);
 }
 
 measured_step compare_with_run(recorded_step const& trace, recorded_step const& costs) {
@@ -241,9 +257,9 @@ measured_step compare_with_run(recorded_step const& trace, recorded_step const& 
   stretto::plan_facts const& facts = plan.facts();
   require_fits("--measured", facts, trace.number("layers"), "trace a smaller step");
   measured_step step;
-  op_costs const serial(costs);
-  step.predicted =
-      replay_of(plan, trace, [&](int, int place, stretto::op_label const& op) { return serial(place, op); });
+  op_costs const serial(costs, facts.ranks, trace.number("ep"));
+  step.predicted = replay_of(plan, trace, serial);
+  step.serial_runs = serial.runs();
   step.policy = trace.text("policy"), step.trace = trace.path, step.costs = costs.path;
   step.expert_ranks = trace.number("ep"), step.dense = trace.number("dense");
   double first = trace.ops.front().start_us, last = first;

@@ -227,10 +227,10 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   flags.add("--aux", "X", number(m.auxiliary), "Weight of the load-balancing loss");
   flags.add("--link-gbps", "X", "", "Model a link of this bandwidth between expert ranks");
   flags.add("--link-us", "X", "", "Model a link of this latency between expert ranks");
-  app.add_flag("--own-cores", o.own_cores,
-               "Ranks that are threads: each keeps to its share of the cores, two at least, and waits awake "
-               "for the next op. For a "
-               "machine without other work");
+  app.add_flag(
+      "--own-cores", o.own_cores,
+      "Ranks that are threads: each keeps to its share of the cores, two at least, of which compute has "
+      "one to itself, and waits awake for the next op. For a machine without other work");
   flags.add("--deadline", "SECONDS", number(o.deadline),
             "How long a rank waits for others, while no rank goes on, before it gives up");
   flags.add("--json", "FILE", "", "Write the results here");

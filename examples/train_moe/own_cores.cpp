@@ -28,13 +28,16 @@ std::vector<std::size_t> const& cores_of_process() {
 
 int usable_cores() { return static_cast<int>(cores_of_process().size()); }
 
-void keep_to_own_cores(int part, int parts) {
+void keep_to_own_cores(int part, int parts, core_user user) {
   auto const& cores = cores_of_process();
-  auto const first = [&](int of) {
+  auto const share = [&](int of) {
     return static_cast<std::size_t>(of) * cores.size() / static_cast<std::size_t>(parts);
   };
+  std::size_t first = share(part), end = share(part + 1);
+  if (user == core_user::compute) end = first + 1;
+  if (user == core_user::other && end - first > 1) ++first;
   cpu_set_t mine{};
-  for (std::size_t at = first(part); at < first(part + 1); ++at) CPU_SET(cores[at], &mine);
+  for (std::size_t at = first; at < end; ++at) CPU_SET(cores[at], &mine);
   if (::sched_setaffinity(0, sizeof mine, &mine) != 0)
     throw std::system_error(errno, std::generic_category(), "keeping a rank to its cores");
 }

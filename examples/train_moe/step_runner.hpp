@@ -39,6 +39,7 @@ struct step_parts {
   rank_transport* transport = nullptr; ///< to be told of a graph; null where there is none
   std::chrono::seconds deadline{30}; ///< for ranks that share a graph and do not come to its capture
   std::chrono::microseconds look{0}; ///< of lanes that are threads, before they sleep
+  bool own_cores = false; ///< the lane that computes has one to itself
 };
 
 /// The independent yardstick: one ordinary autograd graph for each microbatch of a stage, no schedule within it.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "own_cores.hpp"
 #include "schedule_step.hpp"
 
 #include <stretto/adapters/host/lanes.hpp>
@@ -16,7 +17,15 @@ template <class Schedule> std::unique_ptr<step_runner> make_thread_lanes_step(st
                                             .look = of.look,
                                             .spans = spans_of_a_step(of.model)};
   using step = schedule_step<Schedule, stretto::torch::tensors, stretto::host::lanes, stage_peers>;
-  return std::make_unique<step>(of, options, [](stretto::lane) { stretto::torch::use_one_thread(); });
+  auto const keep = [place = of.place, own = of.own_cores](core_user user) {
+    if (own) keep_to_own_cores(place.rank, place.pp * place.ep, user);
+  };
+  auto made = std::make_unique<step>(of, options, [keep](stretto::lane on) {
+    stretto::torch::use_one_thread();
+    keep(on == stretto::lane::compute ? core_user::compute : core_user::other);
+  });
+  keep(core_user::other); // the caller, which issues the ops
+  return made;
 }
 
 } // namespace train_moe

@@ -78,9 +78,9 @@ public:
       throw input_error("--graph: the exchange of rows between --ep " + std::to_string(run.o.ep) +
                         " ranks cannot be captured; leave out --graph, or say --ep 1");
     auto* const together = transport_->shares_capture() ? &ranks_ : nullptr;
-    runner_ = device_.make_step(run.how, {model_, run.plan, place_, peers_, links.board(), run.o.graph,
-                                          times_ops(), together, transport_.get(),
-                                          std::chrono::seconds(run.o.deadline), look_of(run.o)});
+    runner_ = device_.make_step(
+        run.how, {model_, run.plan, place_, peers_, links.board(), run.o.graph, times_ops(), together,
+                  transport_.get(), std::chrono::seconds(run.o.deadline), look_of(run.o), run.o.own_cores});
   }
 
   /// Rank 0 gets the whole result.

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import pathlib
 import subprocess
 import sys
@@ -28,6 +29,8 @@ def main() -> None:
         assert [one["pipeline"] for one in found["pipelines"]] == ["one_f_one_b", "dual_pipe_v"], found
         for one in found["pipelines"]:
             assert all(math.isfinite(one[key]) and one[key] > 0 for key in ("predicted_ms", "traced_ms", "compute")), one
+            # Of each rank its own serial run where each has a core.
+            assert one["serial_runs"] == (2 if len(os.sched_getaffinity(0)) >= 2 else 1) and len(one["per_rank"]) == 2, one
             assert len(one["planned_bytes"]) == len(one["peak_bytes"]) == 2 and min(one["planned_bytes"]) > 0, one
         # Warm-up and ramps of 1F1B keep more layers on the first rank than on the last.
         first, last = found["pipelines"][0]["planned_bytes"]

@@ -38,23 +38,26 @@ def ops_of(stage_layers: list[int], backward: bool) -> list[tuple[int, str]]:
     return ops[::-1] if backward else ops
 
 
-def serial_run() -> dict:
-    """Three samples of each op, the mean being the cost."""
-    events, now = [], 0.0
-    for microbatch, factor in enumerate((2.25, 0.5, 0.25)):
-        for backward in (False, True):
-            for layer, phase in ops_of([0, 1, 2, 3], backward):
-                length = factor * COSTS[layer, phase][backward]
-                events.append(event("FB"[backward], phase, layer, microbatch, 0, now, length))
-                now += length
+def serial_run(slower: tuple[float, ...] = (1,)) -> dict:
+    """Three samples of each op, the mean being `slower` times the cost; one run for each of these."""
+    events = []
+    for rank, times in enumerate(slower):
+        now = 0.0
+        for microbatch, factor in enumerate((2.25, 0.5, 0.25)):
+            for backward in (False, True):
+                for layer, phase in ops_of([0, 1, 2, 3], backward):
+                    length = times * factor * COSTS[layer, phase][backward]
+                    events.append(event("FB"[backward], phase, layer, microbatch, rank, now, length))
+                    now += length
     return trace(events, pipeline="serial", pp="1")
 
 
-def pipeline_run(slower: float) -> tuple[dict, list[list[float]], float]:
-    """GPipe of two ranks and three microbatches whose ops take `slower` times their cost, from the recurrence of the schedule;
-    the busy time of each rank, and the length of the step."""
+def pipeline_run(*slower: float) -> tuple[dict, list[list[float]], float]:
+    """GPipe of two ranks and three microbatches whose ops take `slower` times their cost, a factor for each rank, from the recurrence
+    of the schedule; the busy time of each rank, and the length of the step."""
     stages, count = [[0, 1], [2, 3]], 3
-    length = [[slower * sum(COSTS[op][backward] for op in ops_of(stage, False)) for backward in (False, True)] for stage in stages]
+    length = [[times * sum(COSTS[op][backward] for op in ops_of(stage, False)) for backward in (False, True)]
+              for stage, times in zip(stages, slower, strict=True)]
     forward = [[0.0] * count for _ in stages]
     done = [[0.0] * count for _ in stages]
     free = [0.0, 0.0]
@@ -62,7 +65,7 @@ def pipeline_run(slower: float) -> tuple[dict, list[list[float]], float]:
 
     def run(rank: int, backward: bool, microbatch: int, start: float) -> float:
         for layer, phase in ops_of(stages[rank], backward):
-            took = slower * COSTS[layer, phase][backward]
+            took = slower[rank] * COSTS[layer, phase][backward]
             # In a trace layers count from 0 on each rank.
             events.append(event("FB"[backward], phase, layer - stages[rank][0], microbatch, rank, start, took))
             start += took
@@ -118,8 +121,8 @@ def near(a: float, b: float) -> bool:
 def check_sums(plan: Plan) -> None:
     """Prediction and measurement are each what the recurrence of GPipe says."""
     serial = serial_run()
-    _, busy, length = pipeline_run(1)
-    slow, slow_busy, slow_length = pipeline_run(1.5)
+    _, busy, length = pipeline_run(1, 1)
+    slow, slow_busy, slow_length = pipeline_run(1.5, 1.5)
     report = plan.report(slow, serial)
     assert near(report["predicted_makespan"], length) and near(report["measured_makespan"], slow_length), report
     assert near(report["measured_to_predicted"], 1.5), report
@@ -147,8 +150,37 @@ def check_sums(plan: Plan) -> None:
     assert len(list(picture.iter(f"{SVG}title"))) == 2 * len([e for e in slow["traceEvents"] if e["ph"] == "X"])
 
 
+def on_expert_ranks(run: dict, factors: tuple[float, ...]) -> dict:
+    """Each rank of the run becomes as many as there are factors, whose ops take so many times as long."""
+    spread = [{**each, "pid": each["pid"] * len(factors) + expert_rank, "ts": factor * each["ts"], "dur": factor * each["dur"]}
+              for each in run["traceEvents"] if each["ph"] == "X" for expert_rank, factor in enumerate(factors)]
+    return {"otherData": {**run["otherData"], "ep": str(len(factors))}, "traceEvents": spread}
+
+
+def check_costs_of_ranks(plan: Plan) -> None:
+    """With a serial run for each rank ops cost what they took in the run of theirs."""
+    step, busy, length = pipeline_run(1, 3)
+    runs = serial_run((1, 3))
+    for costs, measured, ranks in ((runs, step, 1), (on_expert_ranks(runs, (0.5, 1.5)), on_expert_ranks(step, (1, 1)), 2)):
+        report = plan.report(measured, costs)
+        assert report["serial_runs"] == 2 and report["expert_ranks"] == ranks, report
+        assert near(report["predicted_makespan"], length) and near(report["measured_to_predicted"], 1), report
+        for rank, each in enumerate(report["per_rank"]):
+            assert near(each["predicted"]["compute"] + each["predicted"]["communication"], busy[rank]), (rank, each)
+    # One run, of as many ranks as there are expert ranks, is for all of them.
+    one = plan.report(on_expert_ranks(step, (1, 1)), on_expert_ranks(serial_run(), (0.5, 1.5)))
+    assert one["serial_runs"] == 1 and near(one["predicted_makespan"], pipeline_run(1, 1)[2]), one
+    assert "in the serial runs, one for each rank, of" in plan.run(step, runs).stdout
+    plan.refuses("has ops of 3 ranks; a step of 2 pipeline ranks and 1 expert ranks takes one serial run, of 1, or one for each "
+                 "pipeline rank, of 2 together", step, serial_run((1, 3, 1)))
+    plan.refuses("has ops of 6 ranks; a step of 2 pipeline ranks and 2 expert ranks takes", on_expert_ranks(step, (1, 1)),
+                 on_expert_ranks(serial_run((1, 3, 1)), (1, 1)))
+    head_is_missing = {**runs, "traceEvents": [each for each in runs["traceEvents"] if (each["pid"], each["name"][:9]) != (1, "B.mlp L3 ")]}
+    plan.refuses("has no time of B.mlp of layer 3 in the run of pipeline rank 1", step, head_is_missing)
+
+
 def check_refusals(plan: Plan) -> None:
-    serial, (step, *_) = serial_run(), pipeline_run(1)
+    serial, (step, *_) = serial_run(), pipeline_run(1, 1)
 
     def about(of: dict, **changes: str | None) -> dict:
         changed = copy.deepcopy(of)
@@ -273,6 +305,7 @@ def main() -> int:
             print("what ran is what is replayed")
             return 0
         check_sums(plan)
+        check_costs_of_ranks(plan)
         check_refusals(plan)
         check_page(plan)
     print("measured steps stand beside their predictions")

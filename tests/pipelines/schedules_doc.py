@@ -83,7 +83,8 @@ PREDICTED = """\
 
 `train_moe --trace` writes down the ops of its last step. `plan --measured` sets that step beside the replay of its plan. What an
 op costs comes from the trace of another run of the same model, in which one op runs at a time: the mean over the microbatches.
-Its policy is `serial`, or that of the step, which puts communication on the lane where it will run. So nothing is fitted to the step that
+Where that trace has as many ranks as the step it is of a run for each pipeline rank, and an op costs what it took in the run of
+its rank: cores of one machine differ in speed, and a pipeline waits for its slowest rank. `bench/gpu/grid.py` makes such traces. The policy of a serial run is `serial`, or that of the step, which puts communication on the lane where it will run. So nothing is fitted to the step that
 is predicted, and what the replay leaves out shows: messages, the time to wake a thread, and ops that slow each other down. The plan
 replayed with the times of the step's own ops tells the last from the others.
 

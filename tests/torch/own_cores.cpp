@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <thread>
 
@@ -37,6 +38,16 @@ TEST_CASE(
         std::thread([&] { inherited = cores_of_thread(); }).join();
       }).join();
       CHECK(inherited == mine);
+      std::set<std::size_t> compute, other;
+      std::thread([&] {
+        train_moe::keep_to_own_cores(part, parts, train_moe::core_user::compute);
+        compute = cores_of_thread();
+        // Of a thread that has kept to less.
+        train_moe::keep_to_own_cores(part, parts, train_moe::core_user::other);
+        other = cores_of_thread();
+      }).join();
+      CHECK(compute == std::set{*mine.begin()});
+      CHECK(other == (mine.size() == 1 ? mine : std::set(std::next(mine.begin()), mine.end())));
       for (auto const core : mine) CHECK(seen.insert(core).second);
       fewest = std::min(fewest, mine.size()), most = std::max(most, mine.size());
     }
