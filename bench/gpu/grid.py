@@ -19,6 +19,7 @@ import datetime
 import functools
 import itertools
 import json
+import math
 import os
 import pathlib
 import platform
@@ -90,13 +91,15 @@ class Trainer:
 
     def serial_traces(self, pp: int, ep: int, policy: str) -> list[pathlib.Path]:
         """Of runs in which one op runs at a time. On GPUs one. On cores, which share caches, memory and clock, and may differ in speed, one
-        for each pipeline rank, all at the same time, each on the cores of its rank, with the policy whose lanes the ops are for."""
+        for each pipeline rank, all at the same time, each on the cores of its rank, with the policy whose lanes the ops are for. Only the
+        last step is traced: its microbatches take about as long as the measured steps of the pipeline together."""
         shares = self.shares(pp, ep)
         if not shares:
             return [self.serial(ep)[1]]
-        # Only the last step is traced.
+        microbatches = self.model["microbatches"] * math.ceil(self.given.steps / pp)
         with concurrent.futures.ThreadPoolExecutor(pp) as at_once:
-            return list(at_once.map(lambda mine: self.run(1, ep, "zero_bubble_h1", policy, traces=True, cores=mine, steps=1)[1], shares))
+            return list(at_once.map(lambda mine: self.run(1, ep, "zero_bubble_h1", policy, traces=True, cores=mine, steps=1,
+                                                          microbatches=microbatches)[1], shares))
 
     def costs(self, runs: list[list[pathlib.Path]], ep: int) -> pathlib.Path:
         """One trace of the ranks of all pipeline ranks' serial runs, numbered as in a run of all; runs of one rank follow each other."""
