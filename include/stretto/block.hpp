@@ -123,6 +123,13 @@ public:
   template <class Act> void for_each_phase(Act&& f) { (f(phase<Ph>()), ...); }
 };
 
+/// A layer that was given what its constructor does not take. Of a block that is wrong itself no phases are known.
+template <class Layer, class Block, class... Given> struct refused_layer {
+  static constexpr bool knows_phases = !std::same_as<typename Block::phases, phase_list<>>;
+  static_assert(!knows_phases || sizeof(error::wrong_phases<Block, Given...>));
+  static Layer&& made();
+};
+
 } // namespace detail
 
 /// The phases of one layer of type `Block`, with their parameters: `layer<Block>(phases...)`, `phase<Phase>()`,
@@ -130,6 +137,11 @@ public:
 template <class Block> class layer : public detail::layer_of<typename Block::phases> {
 public:
   using detail::layer_of<typename Block::phases>::layer_of;
+  /// Says what is wrong.
+  template <class... Given>
+  requires(!std::constructible_from<detail::layer_of<typename Block::phases>, Given...>) explicit layer(
+      Given&&...)
+      : layer(detail::refused_layer<layer, Block, std::remove_cvref_t<Given>...>::made()) {}
 };
 
 /// The block types of a model, dense, MoE, embedding, head and so on, in any order; which layers there are and in which

@@ -58,6 +58,7 @@ template <class Subject, class... Facts> struct too_many_in_flight { static_asse
 template <class Subject, class... Facts> struct other_model { static_assert(never<Subject>, STRETTO_E62); };
 template <class Subject, class... Facts> struct recompute_spans_cut { static_assert(never<Subject>, STRETTO_E64); };
 template <class Subject, class... Facts> struct no_objective { static_assert(never<Subject>, STRETTO_E65); };
+template <class Subject, class... Facts> struct wrong_phases { static_assert(never<Subject>, STRETTO_E68); };
 template <class Subject, class... Facts> struct aliased_wrongly { static_assert(never<Subject>, STRETTO_E39); };
 template <class Subject, class... Facts> struct size_out_of_range { static_assert(never<Subject>, STRETTO_E40); };
 template <class Subject, class... Facts> struct no_such_place { static_assert(never<Subject>, STRETTO_E45); };

@@ -195,6 +195,9 @@
 #define STRETTO_E67 \
   "stretto[E67]: a layer or message needs the gradient of a value that no layer behind it reads; add a layer " \
   "behind it that reads or carries the value"
+#define STRETTO_E68 \
+  "stretto[E68]: a layer is given other phases than its block lists, or in another order; give layer<...> one " \
+  "of each, in the order of the block"
 
 /// Every rule: its code, and its name here, in `fault` and in namespace `error`.
 #define STRETTO_RULES(rule) \
@@ -216,7 +219,8 @@
   rule(E55, message_order) rule(E56, misplaced_message) rule(E57, message_deadlock) rule(E58, group_order) \
   rule(E59, cannot_split) rule(E60, no_such_rank) rule(E61, no_peers) \
   rule(E62, other_model) rule(E63, slot_in_use) rule(E64, recompute_spans_cut) \
-  rule(E65, no_objective) rule(E66, no_layer_before) rule(E67, no_layer_behind)
+  rule(E65, no_objective) rule(E66, no_layer_before) rule(E67, no_layer_behind) \
+  rule(E68, wrong_phases)
 // clang-format on
 
 namespace stretto {

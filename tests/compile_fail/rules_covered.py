@@ -37,6 +37,7 @@ NOT_AT_RUN_TIME = {
     "E32": "the code of a phase names a type",
     "E38": "the code of the caller names a type",
     "E62": "the code of the caller names a type",
+    "E68": "the code of the caller names a type",
 }
 
 
