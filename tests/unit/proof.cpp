@@ -125,6 +125,21 @@ TEST_CASE("an executor over autograd asks for where backward starts", "[proof]")
   // A backward by hand behind which nothing lies starts it as well.
   CHECK(over_autograd(std::type_identity<Block<Whole<mlp, values<hidden>, values<kept>>>>{}) == fault::none);
   CHECK(over_autograd(std::type_identity<Block<Whole<mlp, values<hidden>, values<>>>>{}) == fault::none);
+  // So does one of whose output only looks are taken: from a reader that hands on no tensor no gradient comes, wherever it is.
+  using Source = Whole<mlp, values<hidden>, values<kept>>;
+  using Look = Forward<mlp, values<kept>, values<noted>>;
+  using Onward = Forward<mlp, values<kept>, values<normed>>;
+  CHECK(over_autograd(std::type_identity<Block<Source, Detach, Look>>{}) == fault::none);
+  CHECK(over_autograd(std::type_identity<Block<Source, Detach, Onward>>{}) == fault::no_objective);
+  // Two phases of one node have one backward.
+  CHECK(over_autograd(std::type_identity<Block<Source, Detach, Look, Onward>>{}) == fault::no_objective);
+  auto const over_two = []<class Seen>(std::type_identity<Seen>) {
+    return run_fault<Blocks<Embedding, Block<Source>, Seen>, autograd_tensors>();
+  };
+  CHECK(over_two(std::type_identity<Block<Look>>{}) == fault::none);
+  CHECK(over_two(std::type_identity<Block<Onward>>{}) == fault::no_objective);
+  CHECK(over_two(std::type_identity<Block<Look, Detach, Forward<mlp, values<>, values<normed>>>>{}) ==
+        fault::none);
   // Where nothing is left to autograd there is nothing to say.
   CHECK(run_fault<ByHand, autograd_tensors>() == fault::none);
 }
