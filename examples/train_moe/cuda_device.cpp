@@ -38,10 +38,9 @@ stretto::cublas::stream_handles& expert_handles() {
   return handles;
 }
 
-at::Tensor expert_linear_of_cublas(at::Tensor const& x, std::vector<std::int64_t> rows,
-                                   stretto::torch::parameter& weight) {
-  using op = stretto::torch_cuda::expert_products_op<stretto::cublas::stream_handles>;
-  return stretto::torch::expert_linear(x, op{std::move(rows), &expert_handles()}, weight);
+stretto::torch_cuda::expert_products_op<stretto::cublas::stream_handles>
+expert_op_of_cublas(std::vector<std::int64_t> rows) {
+  return {std::move(rows), &expert_handles()};
 }
 
 int visible_gpus() {
@@ -130,7 +129,7 @@ public:
       return make_staged_transport(of);
     }
   }
-  expert_linear_function expert_linear() const override { return expert_linear_of_cublas; }
+  expert_linears expert_linear() const override { return expert_linears_by<expert_op_of_cublas>(); }
   std::unique_ptr<step_runner> make_step(policy how, step_parts const& of) const override {
     auto step = how == policy::autograd ? make_autograd_step(of) : make_lanes_step(how, of);
     if (of.graph) return make_graph_step(std::move(step), of);

@@ -31,14 +31,14 @@ layer_size size_of_layer(options const& o, int layer) {
   layer_size made{hidden + 4 * hidden * hidden + hidden, 9 * hidden, 0};
   if (layer < m.dense) {
     made.parameters += 3 * hidden * (top_k + shared) * ffn;
-    made.of_token += 3 * (top_k + shared) * ffn;
+    made.of_token += 2 * (top_k + shared) * ffn;
     return made;
   }
   made.parameters += hidden * experts + 3 * hidden * shared * ffn + 3 * hidden * ffn * experts / size(o.ep);
   // Slots are rows, whether they are filled or not.
   std::size_t const tokens = size(o.batch) * size(m.sequence);
   std::size_t const rows = o.capacity > 0 ? experts * size(slots_of(o)) / tokens : top_k;
-  made.of_token += 3 * shared * ffn + rows * (2 * hidden + 3 * ffn);
+  made.of_token += 2 * shared * ffn + rows * (2 * hidden + 2 * ffn);
   made.wide_of_token += experts;
   return made;
 }

@@ -57,12 +57,12 @@ public:
                     width_of(y));
     return y;
   }
-  at::Tensor swiglu_gradient(at::Tensor const& both, at::Tensor const& dy) const override {
+  swiglu_results swiglu_backward(at::Tensor const& both, at::Tensor const& dy) const override {
     auto const from = ready(both), of = ready(dy);
-    auto const made = room_for_gradient(both, from);
-    kernels::swiglu_gradient(current(), type_of(made), from.const_data_ptr(), of.const_data_ptr(),
-                             made.mutable_data_ptr(), of.size(0), width_of(of));
-    return made;
+    auto const d_both = room_for_gradient(both, from);
+    kernels::swiglu_backward(current(), type_of(d_both), from.const_data_ptr(), of.mutable_data_ptr(),
+                             d_both.mutable_data_ptr(), of.size(0), width_of(of));
+    return {d_both, of};
   }
   at::Tensor turn(at::Tensor const& q, at::Tensor const& k, at::Tensor const& v, at::Tensor const& cosine,
                   at::Tensor const& sine, double direction) const override {

@@ -40,20 +40,22 @@ template <class Number> __global__ void swiglu_rows(Number const* both, Number* 
 }
 
 template <class Number>
-__global__ void swiglu_gradient_rows(Number const* both, Number const* dy, Number* d_both, int width) {
+__global__ void swiglu_backward_rows(Number const* both, Number* dy, Number* d_both, int width) {
   int const c = column<Number>();
   if (c >= width) return;
   auto const gate = piece<Number>::read(both + row() * 2 * width + c);
   auto const up = piece<Number>::read(both + row() * 2 * width + width + c);
   auto const d = piece<Number>::read(dy + row() * width + c);
-  piece<Number> of_gate, of_up;
+  piece<Number> of_gate, of_up, y;
   for (int i = 0; i < d.size; ++i) {
     float const s = sigmoid(gate[i]);
     of_gate.set(i, d[i] * up[i] * s * (1.0f + gate[i] * (1.0f - s)));
     of_up.set(i, d[i] * gate[i] * s);
+    y.set(i, gate[i] * s * up[i]);
   }
   of_gate.write(d_both + row() * 2 * width + c);
   of_up.write(d_both + row() * 2 * width + width + c);
+  y.write(dy + row() * width + c);
 }
 
 struct three_heads {
@@ -229,13 +231,12 @@ void swiglu(cudaStream_t stream, number type, void const* both, void* y, std::in
   });
 }
 
-void swiglu_gradient(cudaStream_t stream, number type, void const* both, void const* dy, void* d_both,
+void swiglu_backward(cudaStream_t stream, number type, void const* both, void* dy, void* d_both,
                      std::int64_t rows, int width) {
   if (rows == 0) return;
   with_type(type, [&]<class Number>(Number*) {
-    launch("swiglu_gradient", stream, blocks_of(rows, width, type), threads, swiglu_gradient_rows<Number>,
-           static_cast<Number const*>(both), static_cast<Number const*>(dy), static_cast<Number*>(d_both),
-           width);
+    launch("swiglu_backward", stream, blocks_of(rows, width, type), threads, swiglu_backward_rows<Number>,
+           static_cast<Number const*>(both), static_cast<Number*>(dy), static_cast<Number*>(d_both), width);
   });
 }
 

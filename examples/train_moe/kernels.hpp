@@ -17,8 +17,8 @@ constexpr int numbers_at_once(number type) { return type == number::f32 ? 4 : 8;
 
 /// `y` [rows, width] = silu(gate) * up of `both` [rows, 2 * width], gate in front.
 void swiglu(cudaStream_t stream, number type, void const* both, void* y, std::int64_t rows, int width);
-/// The gradient of `both`, from that of `y`. `d_both` may be `both`.
-void swiglu_gradient(cudaStream_t stream, number type, void const* both, void const* dy, void* d_both,
+/// The gradient of `both`, from that of `y` in `dy`, whose place `y` takes. `d_both` may be `both`.
+void swiglu_backward(cudaStream_t stream, number type, void const* both, void* dy, void* d_both,
                      std::int64_t rows, int width);
 
 /// The heads of a token in one place, those of the next `stride` numbers further.

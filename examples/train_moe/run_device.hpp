@@ -23,7 +23,7 @@ public:
   virtual void finish() const = 0;
   virtual std::unique_ptr<rank_transport> make_transport(transport_parts const& of) const = 0;
   /// What multiplies the rows of experts.
-  virtual expert_linear_function expert_linear() const { return expert_linear_of_torch; }
+  virtual expert_linears expert_linear() const { return expert_linears_of_torch; }
   virtual std::unique_ptr<step_runner> make_step(policy how, step_parts const& of) const = 0;
   /// What the time of its ops is measured from, as `host::now_us`.
   virtual double now_us() const = 0;

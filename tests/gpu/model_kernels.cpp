@@ -86,11 +86,13 @@ TEST_CASE("the model's kernels compute what torch's operations do on the CPU", "
   auto const width = GENERATE(16, 4104, 6);
   CAPTURE(type, width);
   SECTION("swiglu") {
-    check_against_cpu([](tensors const& x) { return tensors{swiglu(x[0])}; }, {some({37, 2 * width}, 1)},
-                      type);
-    // The gradient takes the place of what is no leaf.
-    check_against_cpu([](tensors const& x) { return tensors{swiglu(x[0].mul(0.5))}; },
-                      {some({37, 2 * width}, 1)}, type);
+    auto const both = some({37, 2 * width}, 1), dy = some({37, width}, 2);
+    auto const rounding = type == at::kBFloat16 ? 2e-2 : 1e-5;
+    auto const exact = swiglu_backward(both, dy);
+    check_near({swiglu(both.to(at::kCUDA, type))}, {swiglu(both)}, rounding);
+    auto const made = swiglu_backward(both.to(at::kCUDA, type), dy.to(at::kCUDA, type));
+    check_near({made.d_both, made.y}, {exact.d_both, exact.y}, rounding);
+    CHECK(same_bits(made.y.cpu(), swiglu(both.to(at::kCUDA, type)).cpu()));
   }
   SECTION("rows that are chosen") {
     int const choices = GENERATE(1, 3);
@@ -112,13 +114,17 @@ TEST_CASE("the model's kernels compute what torch's operations do on the CPU", "
 TEST_CASE("what a gradient was written over is not differentiated again", "[gpu]") {
   start();
   auto const x = some({37, 32}, 1).to(at::kCUDA, at::kFloat).set_requires_grad(true);
-  auto const both = x.mul(0.5), y = swiglu(both), dy = at::ones_like(y);
-  auto const before = both.detach().clone();
-  auto const gradient = [&] { return ::torch::autograd::grad({y}, {both}, {dy}, /*retain_graph=*/true)[0]; };
-  auto const first = gradient();
-  CHECK(first.data_ptr() == both.data_ptr());
-  CHECK_FALSE(same_bits(first.cpu(), before.cpu()));
-  CHECK_THROWS_WITH(gradient(), Catch::Matchers::ContainsSubstring("modified by an inplace operation"));
+  stretto::torch::parameter weight("w", some({16, 8}, 2).to(at::kCUDA, at::kFloat));
+  auto const both = x.mul(0.5);
+  auto const y = stretto::torch::apply_weighted(after_swiglu<stretto::torch::linear_op>{}, both, weight);
+  auto const gradients = [&] {
+    return ::torch::autograd::grad({y}, {both, weight.leaf()}, {at::ones_like(y)}, /*retain_graph=*/true);
+  };
+  auto const expected = at::matmul(swiglu(both.detach()).t(), at::ones_like(y));
+  auto const first = gradients();
+  CHECK(first[0].data_ptr() == both.data_ptr());
+  CHECK(distance(first[1], expected.to(at::kCPU, at::kDouble)) < 1e-5);
+  CHECK_THROWS_WITH(gradients(), Catch::Matchers::ContainsSubstring("modified by an inplace operation"));
 }
 
 TEST_CASE("norms on the GPU are those of the CPU", "[gpu]") {

@@ -142,7 +142,7 @@ public:
   std::unique_ptr<rank_transport> make_transport(transport_parts const& of) const override {
     return real_->make_transport(of);
   }
-  expert_linear_function expert_linear() const override { return real_->expert_linear(); }
+  expert_linears expert_linear() const override { return real_->expert_linear(); }
   std::unique_ptr<step_runner> make_step(policy how, step_parts const& of) const override {
     auto step = make_schedule_step<churning_tensors, shaken_lanes, stretto::no_peers<at::Tensor>>(
         how, of, cuda::lane_options{.rank = of.place.rank}, &of.board);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "swiglu.hpp"
+
 #include <stretto/adapters/torch/expert_linear.hpp>
 
 #include <ATen/ATen.h>
@@ -10,13 +12,27 @@
 
 namespace train_moe {
 
-/// `stretto::torch::expert_linear` for rows of torch, or what does the same on a device.
-using expert_linear_function = at::Tensor (*)(at::Tensor const& x, std::vector<std::int64_t> rows,
-                                              stretto::torch::parameter& weight);
+/// The products of experts on a device: `stretto::torch::expert_linear` of x, and that of `swiglu(x)`.
+struct expert_linears {
+  using function = at::Tensor (*)(at::Tensor const& x, std::vector<std::int64_t> rows,
+                                  stretto::torch::parameter& weight);
+  function plain, after_swiglu;
+};
 
-inline at::Tensor expert_linear_of_torch(at::Tensor const& x, std::vector<std::int64_t> rows,
-                                         stretto::torch::parameter& weight) {
-  return stretto::torch::expert_linear(x, std::move(rows), weight);
+/// By the operation that `op_for` makes for the rows of each expert.
+template <auto op_for> constexpr expert_linears expert_linears_by() {
+  return {[](at::Tensor const& x, std::vector<std::int64_t> rows, stretto::torch::parameter& weight) {
+            return stretto::torch::expert_linear(x, op_for(std::move(rows)), weight);
+          },
+          [](at::Tensor const& x, std::vector<std::int64_t> rows, stretto::torch::parameter& weight) {
+            using op = decltype(op_for(std::move(rows)));
+            return stretto::torch::apply_weighted(after_swiglu<op>{op_for(std::move(rows))}, x, weight);
+          }};
 }
+
+inline stretto::torch::expert_linear_op expert_op_of_torch(std::vector<std::int64_t> rows) {
+  return {std::move(rows)};
+}
+inline constexpr expert_linears expert_linears_of_torch = expert_linears_by<expert_op_of_torch>();
 
 } // namespace train_moe

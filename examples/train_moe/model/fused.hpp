@@ -13,6 +13,11 @@ struct grouped_choices {
   at::Tensor rows; ///< [experts]
 };
 
+/// The gradient of what `swiglu` read, and what it made.
+struct swiglu_results {
+  at::Tensor d_both, y;
+};
+
 /// What a device does in one pass over memory where torch's operations take several. Results agree up to rounding.
 class fused_operations {
 public:
@@ -23,8 +28,9 @@ public:
 
   /// See `swiglu`.
   virtual at::Tensor swiglu(at::Tensor const& both) const = 0;
-  /// Its result takes the memory of `both` where that is no leaf: then `both` is gone, and a later backward through it refused.
-  virtual at::Tensor swiglu_gradient(at::Tensor const& both, at::Tensor const& dy) const = 0;
+  /// The results take the memory of `both`, where that is no leaf, and of `dy`: these are gone, and a later backward through
+  /// `both` is refused.
+  virtual swiglu_results swiglu_backward(at::Tensor const& both, at::Tensor const& dy) const = 0;
   /// [batch, sequence, 3, heads, head] of three times [batch, sequence, heads, head], the first two turned; see `rotate`.
   virtual at::Tensor turn(at::Tensor const& q, at::Tensor const& k, at::Tensor const& v,
                           at::Tensor const& cosine, at::Tensor const& sine, double direction) const = 0;

@@ -29,8 +29,8 @@ public:
 
   /// The chunks of one pipeline rank, one for each of `parts`.
   rank_model(model_config const& config, Comm& comm, std::vector<stage_part> const& parts,
-             expert_linear_function linear = expert_linear_of_torch)
-      : config_(config), linear_(linear) {
+             expert_linears const& linears = expert_linears_of_torch)
+      : config_(config), linears_(linears) {
     std::vector<int> places;
     for (auto const& part : parts) {
       if (&part != &parts.front()) layers_.next_chunk();
@@ -73,7 +73,7 @@ private:
       else
         layers_.add(stretto::layer<MoeLayer<Comm>>{
             AttentionAndRouter{init, residual_deviation, step_, i}, Dispatch<Comm>{comm},
-            Experts<Comm>{init, residual_deviation, comm.rank() * local, local, linear_},
+            Experts<Comm>{init, residual_deviation, comm.rank() * local, local, linears_},
             Combine<Comm>{comm}});
       places.push_back(i + 1);
     }
@@ -84,7 +84,7 @@ private:
   }
 
   model_config config_;
-  expert_linear_function linear_;
+  expert_linears linears_;
   step_data step_;
   stretto::layer_list<types> layers_;
   std::vector<model_parameter> parameters_;

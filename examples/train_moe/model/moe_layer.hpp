@@ -90,8 +90,8 @@ public:
   using saves = stretto::values<arrived_rows>;
 
   Experts(initializer const& init, double residual_deviation, int first, int count,
-          expert_linear_function linear)
-      : first_(first), linear_(linear),
+          expert_linears const& linears)
+      : first_(first), linears_(linears),
         up_(init.experts("experts.up", first, count, {init.config().hidden, 2 * init.config().ffn},
                          1.0 / std::sqrt(init.config().hidden))),
         down_(init.experts("experts.down", first, count, {init.config().ffn, init.config().hidden},
@@ -99,7 +99,7 @@ public:
 
   void forward(auto& io) {
     auto const& rows = io[exchange<Comm>{}].rows();
-    io[expert_rows{}] = linear_(swiglu(linear_(io[arrived_rows{}], rows, up_)), rows, down_);
+    io[expert_rows{}] = linears_.after_swiglu(linears_.plain(io[arrived_rows{}], rows, up_), rows, down_);
   }
   template <class Act> void for_each_parameter(Act&& f) {
     f(model_parameter{&up_, first_});
@@ -108,7 +108,7 @@ public:
 
 private:
   int first_;
-  expert_linear_function linear_;
+  expert_linears linears_;
   stretto::torch::parameter up_;
   stretto::torch::parameter down_;
 };

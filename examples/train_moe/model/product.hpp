@@ -19,11 +19,15 @@ struct adding_product_op : private stretto::torch::linear_op {
 
 } // namespace detail
 
+/// Calls with the operation for products of rows like these.
+template <class Call> at::Tensor with_product_op(at::Tensor const& x, Call const& call) {
+  if (x.is_cuda() && x.scalar_type() == at::kBFloat16) return call(detail::adding_product_op{});
+  return call(stretto::torch::linear_op{});
+}
+
 /// `y = x W` for rows `x` [n, in] and a weight [in, out].
 inline at::Tensor product(at::Tensor const& x, stretto::torch::parameter& weight) {
-  if (x.is_cuda() && x.scalar_type() == at::kBFloat16)
-    return stretto::torch::apply_weighted(detail::adding_product_op{}, x, weight);
-  return stretto::torch::linear(x, weight);
+  return with_product_op(x, [&](auto op) { return stretto::torch::apply_weighted(op, x, weight); });
 }
 
 } // namespace train_moe

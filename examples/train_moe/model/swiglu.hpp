@@ -4,42 +4,63 @@
 #include "parameters.hpp"
 #include "product.hpp"
 
+#include <stretto/adapters/torch/weighted.hpp>
+
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
+#include <utility>
 
 namespace train_moe {
-namespace detail {
-
-struct swiglu_function : torch::autograd::Function<swiglu_function> {
-  static at::Tensor forward(torch::autograd::AutogradContext* saved, at::Tensor const& both) {
-    saved->save_for_backward({both});
-    auto const width = both.size(1) / 2;
-    if (auto const* fused = fused_for(both, width)) return fused->swiglu(both);
-    return at::silu(both.narrow(1, 0, width)).mul_(both.narrow(1, width, width));
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* saved,
-                                                 torch::autograd::variable_list gradients) {
-    auto const both = saved->get_saved_variables()[0];
-    auto const width = both.size(1) / 2;
-    if (auto const* fused = fused_for(both, width)) return {fused->swiglu_gradient(both, gradients[0])};
-    auto const gate = both.narrow(1, 0, width);
-    auto const up = both.narrow(1, width, width);
-    auto const& dy = gradients[0];
-    auto out = at::empty_like(both);
-    auto of_gate = out.narrow(1, 0, width);
-    auto of_up = out.narrow(1, width, width);
-    at::silu_backward_out(of_gate, dy.mul(up), gate);
-    at::silu_out(of_up, gate).mul_(dy);
-    return {out};
-  }
-};
-
-} // namespace detail
 
 /// `silu(gate) * up` for rows [n, 2 * width], gate in front.
-inline at::Tensor swiglu(at::Tensor const& both) { return detail::swiglu_function::apply(both); }
+inline at::Tensor swiglu(at::Tensor const& both) {
+  auto const width = both.size(1) / 2;
+  if (auto const* fused = fused_for(both, width)) return fused->swiglu(both);
+  return at::silu(both.narrow(1, 0, width)).mul_(both.narrow(1, width, width));
+}
+
+/// The gradient of `both` from that of `swiglu(both)`, and `swiglu(both)` once more.
+inline swiglu_results swiglu_backward(at::Tensor const& both, at::Tensor const& dy) {
+  auto const width = both.size(1) / 2;
+  if (auto const* fused = fused_for(both, width)) return fused->swiglu_backward(both, dy);
+  auto const gate = both.narrow(1, 0, width);
+  auto const up = both.narrow(1, width, width);
+  swiglu_results made{at::empty_like(both), at::silu(gate)};
+  auto of_gate = made.d_both.narrow(1, 0, width);
+  at::silu_backward_out(of_gate, dy.mul(up), gate);
+  made.d_both.narrow(1, width, width).copy_(made.y).mul_(dy);
+  made.y.mul_(up);
+  return made;
+}
+
+/// `swiglu` and behind it an operation that is linear. What lies between them is not kept but made again in backward, where
+/// that takes hardly more than reading `both`, which the gradient has to.
+template <stretto::torch::weighted_op Op> struct after_swiglu {
+  Op op;
+  /// From the gradient of the input to that of the weight; with a frozen weight until the graph goes.
+  mutable at::Tensor between{};
+
+  at::Tensor output(at::Tensor const& both, at::Tensor const& w) const { return op.output(swiglu(both), w); }
+  at::Tensor input_gradient(at::Tensor const& both, at::Tensor const& dy, at::Tensor const& w) const {
+    auto made = swiglu_backward(both, op.input_gradient(dy, w));
+    between = std::move(made.y);
+    return made.d_both;
+  }
+  at::Tensor weight_gradient(at::Tensor const& both, at::Tensor const& dy, at::Tensor const& w) const
+      requires(!stretto::torch::accumulating_op<Op>) {
+    return op.weight_gradient(take(both), dy, w);
+  }
+  void add_weight_gradient(at::Tensor const& both, at::Tensor const& dy,
+                           at::Tensor const& sum) const requires stretto::torch::accumulating_op<Op> {
+    op.add_weight_gradient(take(both), dy, sum);
+  }
+
+private:
+  at::Tensor take(at::Tensor const& both) const {
+    return between.defined() ? std::exchange(between, {}) : swiglu(both);
+  }
+};
 
 /// A SwiGLU layer that every token visits.
 class feed_forward {
@@ -49,7 +70,11 @@ public:
       : up_(init.normal(up, {init.config().hidden, 2 * width}, 1.0 / std::sqrt(init.config().hidden))),
         down_(init.normal(down, {width, init.config().hidden}, residual_deviation)) {}
 
-  at::Tensor operator()(at::Tensor const& x) { return product(swiglu(product(x, up_)), down_); }
+  at::Tensor operator()(at::Tensor const& x) {
+    return with_product_op(x, [&]<class Op>(Op op) {
+      return stretto::torch::apply_weighted(after_swiglu<Op>{op}, product(x, up_), down_);
+    });
+  }
   template <class Act> void for_each_parameter(Act&& f) {
     f(model_parameter{&up_});
     f(model_parameter{&down_});
