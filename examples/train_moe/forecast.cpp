@@ -27,8 +27,8 @@ layer_size size_of_layer(options const& o, int layer) {
   std::size_t const hidden = size(m.hidden), ffn = size(m.ffn), top_k = size(m.top_k),
                     shared = size(m.shared);
   std::size_t const experts = size(m.experts);
-  // Norm, projections and what attention itself keeps, then the norm of the second half.
-  layer_size made{hidden + 4 * hidden * hidden + hidden, 9 * hidden, 0};
+  // What both norms read, the projections and what attention itself keeps.
+  layer_size made{hidden + 4 * hidden * hidden + hidden, 7 * hidden, 0};
   if (layer < m.dense) {
     made.parameters += 3 * hidden * (top_k + shared) * ffn;
     made.of_token += 2 * (top_k + shared) * ffn;
@@ -47,7 +47,7 @@ layer_size size_of_embedding(options const& o) {
 }
 layer_size size_of_head(options const& o) {
   auto const hidden = size(o.model.hidden);
-  return {hidden + hidden * model_config::vocabulary, 2 * hidden, model_config::vocabulary};
+  return {hidden + hidden * model_config::vocabulary, hidden, model_config::vocabulary};
 }
 
 std::string gibibytes(std::size_t bytes) {

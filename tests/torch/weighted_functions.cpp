@@ -68,6 +68,18 @@ node_under_test const accumulating_node{
       return tensors{st::expert_linear(x[0], accumulating_experts{{{0, 7, 0, 1, 16}}}, w[0])};
     }};
 
+/// Rows that take little more than what they were made from.
+struct product_of_squares : st::linear_op {
+  at::Tensor from;
+  at::Tensor input() const { return from.square(); }
+};
+static_assert(st::remaking_op<product_of_squares> && !st::remaking_op<st::linear_op>);
+
+node_under_test const remaking_node{
+    linear_node.make, rows_of_8, [](parameters& w, tensors const& x) {
+      return tensors{st::apply_weighted(product_of_squares{{}, x[0].detach()}, x[0].square(), w[0])};
+    }};
+
 node_under_test const no_rows_node{expert_node.make,
                                    [](at::ScalarType type, int) {
                                      return tensors{random_tensor({0, 8}, type, 1)};
@@ -145,6 +157,7 @@ named_node const nodes[] = {{"linear", &linear_node},
                             {"experts", &expert_node},
                             {"experts without rows", &no_rows_node},
                             {"experts that accumulate", &accumulating_node},
+                            {"rows that are made again", &remaking_node},
                             {"embedding", &embedding_node},
                             {"mixed", &mixed_node},
                             {"frozen", &frozen_node},
@@ -209,6 +222,22 @@ TEST_CASE("an operation that accumulates by itself sums what the others sum", "[
   auto const rounding = type == at::kBFloat16 ? 2e-2 : type == at::kFloat ? 1e-5 : 1e-12;
   CHECK(at::allclose(ours.of_weights[0], theirs.of_weights[0], rounding, rounding));
   CHECK(ours.of_weights[0].abs().max().item<double>() > 0);
+}
+
+TEST_CASE("rows that are made again are not kept, and change no bit", "[torch]") {
+  auto const how = GENERATE(way::ordinary, way::whole, way::split_late);
+  static node_under_test const keeping{linear_node.make, rows_of_8, [](parameters& w, tensors const& x) {
+                                         return tensors{st::linear(x[0].square(), w[0])};
+                                       }};
+  check_same(gradients_of(keeping, at::kBFloat16, how), gradients_of(remaking_node, at::kBFloat16, how));
+  auto w = weight("w", {8, 8}, at::kFloat, 1);
+  auto const x = random_tensor({4, 8}, at::kFloat, 2).set_requires_grad(true);
+  auto const rows = x.square();
+  auto const remade = st::apply_weighted(product_of_squares{{}, x.detach()}, rows, w);
+  CHECK(rows.use_count() == 1);
+  auto const kept = st::linear(rows, w);
+  CHECK(rows.use_count() > 1);
+  CHECK(same_bits(remade, kept));
 }
 
 TEST_CASE("experts refuse counts that do not fit", "[torch]") {

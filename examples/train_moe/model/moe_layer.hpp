@@ -37,7 +37,7 @@ public:
     auto const normed = norm_(x);
     auto const chosen = router_(normed, io.microbatch());
     row_way way(chosen.ids, experts_, *step_, layer_, io.microbatch());
-    io[sorted_rows{}] = way.to_experts(normed, top_k_);
+    io[sorted_rows{}] = way.to_experts(normed.rows, top_k_);
     io[weights{}] = chosen.weights;
     io[residual{}] = shared_ ? x + (*shared_)(normed) : x;
     io[routing{}] = std::move(way);

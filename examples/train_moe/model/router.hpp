@@ -71,7 +71,7 @@ public:
       : config_(init.config()), step_(&step), layer_(layer),
         weight_(init.normal("router", {config_.hidden, config_.experts}, 1.0 / std::sqrt(config_.hidden))) {}
 
-  choice operator()(at::Tensor const& x, int microbatch) {
+  choice operator()(normed_rows const& x, int microbatch) {
     auto const logits = product(x, weight_);
     auto probabilities = logits.softmax(-1, wide_type(logits.scalar_type()));
     auto const ids = choose(probabilities.detach(), microbatch);

@@ -70,8 +70,8 @@ public:
       : up_(init.normal(up, {init.config().hidden, 2 * width}, 1.0 / std::sqrt(init.config().hidden))),
         down_(init.normal(down, {width, init.config().hidden}, residual_deviation)) {}
 
-  at::Tensor operator()(at::Tensor const& x) {
-    return with_product_op(x, [&]<class Op>(Op op) {
+  at::Tensor operator()(normed_rows const& x) {
+    return with_product_op(x.rows, [&]<class Op>(Op op) {
       return stretto::torch::apply_weighted(after_swiglu<Op>{op}, product(x, up_), down_);
     });
   }

@@ -22,10 +22,15 @@ namespace torch {
 /// - `add_weight_gradient(x, dy, sum)`, which adds to the parameter's accumulator by itself. It does so wherever the weight's
 ///   gradient is asked for, in ordinary use too (as Megatron-LM's fused accumulation does): the engine then gets none, and
 ///   what is summed does not depend on who asks.
-/// An object of the type holds what else it needs, such as rows per expert, or what `output` keeps for the gradients.
+/// An object of the type holds what else it needs, such as rows per expert, or what `output` keeps for the gradients. If it has
+/// - `input()`, which makes `x` again to the bit, then `x` is not kept for the gradient of the weight, whose `x` this is.
 template <class Op>
 concept accumulating_op = requires(Op const& op, at::Tensor const& t) {
   op.add_weight_gradient(t, t, t);
+};
+template <class Op>
+concept remaking_op = requires(Op const& op) {
+  { op.input() } -> std::same_as<at::Tensor>;
 };
 template <class Op>
 concept input_reading_op = requires(Op const& op, at::Tensor const& t) {
@@ -45,8 +50,19 @@ concept weighted_op = requires(Op const& op, at::Tensor const& t) {
 
 namespace detail {
 
+/// `kept` itself, or what `op` makes in its place.
+template <weighted_op Op> at::Tensor input_of(Op const& op, at::Tensor const& kept) {
+  if constexpr (remaking_op<Op>) {
+    at::NoGradGuard const no_graph;
+    return op.input();
+  } else {
+    return kept;
+  }
+}
+
 template <weighted_op Op>
-void add_weight_gradient(Op const& op, parameter& weight, at::Tensor const& x, at::Tensor const& dy) {
+void add_weight_gradient(Op const& op, parameter& weight, at::Tensor const& kept, at::Tensor const& dy) {
+  auto const x = input_of(op, kept);
   if constexpr (accumulating_op<Op>) {
     at::NoGradGuard const no_graph;
     op.add_weight_gradient(x, dy, weight.main_grad());
@@ -75,7 +91,8 @@ template <weighted_op Op> struct weighted_function : ::torch::autograd::Function
     auto& weight = *state->weight;
     saved->saved_data["state"] = c10::IValue::make_capsule(state);
     saved->saved_data["deferred"] = !link.is_same(weight.leaf());
-    saved->save_for_backward({weight.trainable() || input_reading_op<Op> ? x : at::Tensor(), weight.leaf()});
+    bool const keeps = input_reading_op<Op> || (weight.trainable() && !remaking_op<Op>);
+    saved->save_for_backward({keeps ? x : at::Tensor(), weight.leaf()});
     return state->op.output(x, weight.data());
   }
 
@@ -101,7 +118,7 @@ template <weighted_op Op> struct weighted_function : ::torch::autograd::Function
       if constexpr (accumulating_op<Op>)
         add_weight_gradient(op, *state->weight, x, dy);
       else
-        gradients[1] = op.weight_gradient(x, dy, weight);
+        gradients[1] = op.weight_gradient(input_of(op, x), dy, weight);
       return gradients;
     }
     auto const [context, stage] = node_in_progress();
