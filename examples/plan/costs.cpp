@@ -136,6 +136,11 @@ std::vector<layer_costs> const& cost_presets() {
   return presets;
 }
 
+bool is_preset(std::string const& name) {
+  return std::any_of(cost_presets().begin(), cost_presets().end(),
+                     [&](layer_costs const& preset) { return preset.name == name; });
+}
+
 layer_costs find_costs(std::string const& text) {
   std::vector<std::string> names;
   for (layer_costs const& preset : cost_presets()) {

@@ -23,6 +23,7 @@ struct layer_costs {
 
 /// The presets, each with the public source of its figures.
 std::vector<layer_costs> const& cost_presets();
+bool is_preset(std::string const& name);
 
 /// The preset called `text`, or the costs in the JSON file of that name. Throws usage_error in one sentence.
 layer_costs find_costs(std::string const& text);

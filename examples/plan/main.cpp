@@ -123,11 +123,14 @@ std::string measured_answer(options const& given) {
         fmt::format("--measured draws text and svg, not {}; leave --format out for the table", given.format));
   if (given.json && !given.format.empty())
     throw usage_error("--json reports a simulation; leave --format out");
-  if (given.costs.empty())
-    throw usage_error(
-        "--measured needs --costs with the trace of a serial run of the same model: train_moe --policy "
-        "serial --pipeline zero_bubble_h1 --pp 1 --trace FILE");
+  constexpr char const* serial_run = "the trace of a serial run of the same model: train_moe --policy serial "
+                                     "--pipeline zero_bubble_h1 --pp 1 "
+                                     "--trace FILE";
   std::error_code problem;
+  if (given.costs.empty()) throw usage_error(fmt::format("--measured needs --costs with {}", serial_run));
+  if (is_preset(given.costs) && !std::filesystem::exists(given.costs, problem))
+    throw usage_error(fmt::format("--measured takes no preset such as --costs {}; give --costs {}",
+                                  given.costs, serial_run));
   if (std::filesystem::equivalent(given.measured, given.costs, problem))
     throw usage_error(
         "--measured and --costs name the same file; a prediction takes its costs from a run of its own");
