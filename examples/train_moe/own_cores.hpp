@@ -1,6 +1,23 @@
 #pragma once
 
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include <sched.h>
+
 namespace train_moe {
+
+/// Sets of cores side by side, as `sched_getaffinity` and CPU_SET_S take them where a machine has more cores than fit one set.
+using core_set = std::vector<cpu_set_t>;
+inline std::size_t bytes_of(core_set const& cores) { return cores.size() * sizeof(cpu_set_t); }
+
+/// The numbers of the cores that `affinity` says, in ascending order; it is `sched_getaffinity` of this thread or stands for it,
+/// and refuses a set that is smaller than what the machine may have. Throws `std::system_error`.
+std::vector<std::size_t> cores_by(std::function<int(std::size_t bytes, cpu_set_t* cores)> const& affinity);
+
+/// Room for the last of `cores`, which are in ascending order, and these in it.
+core_set set_of(std::vector<std::size_t> const& cores);
 
 /// The cores that this process may use.
 int usable_cores();
