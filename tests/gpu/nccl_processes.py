@@ -97,11 +97,15 @@ def check_faults(program: str, text: str, folder: pathlib.Path, kills: int) -> N
               for ranks, what, times in ((4, "ordinary", count), (2, "ordinary", count), (2, "captured", (count + 3) // 4))
               for seed in range(times)]
 
-    def end_of(world: tuple) -> tuple[bool, float] | Exception:
+    def end_of(numbered: tuple) -> tuple[bool, float] | Exception:
+        number, (ranks, what, seed, how) = numbered
         try:
-            return lose_rank(program, text, folder, world[0], *world[1])
-        except (AssertionError, subprocess.TimeoutExpired) as wrong:
-            return wrong
+            end = lose_rank(program, text, folder, number, ranks, what, seed, how)
+        except (AssertionError, subprocess.TimeoutExpired) as problem:
+            end = problem
+        # As they come: a run that is stopped has told of those that ended.
+        print(f"{how.name} {seed} of one of {ranks} in {what} steps:", f"{end[1]:.1f} s" if isinstance(end, tuple) else end, flush=True)
+        return end
 
     ends = at_once(end_of, enumerate(worlds))
     wrong = [str(end) for end in ends if isinstance(end, Exception)]
