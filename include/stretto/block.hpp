@@ -137,10 +137,11 @@ template <class Layer, class Block, class... Given> struct refused_layer {
 template <class Block> class layer : public detail::layer_of<typename Block::phases> {
 public:
   using detail::layer_of<typename Block::phases>::layer_of;
-  /// Says what is wrong.
+  /// Says what is wrong with phases. Braces around what a phase is made from hold none, and must not lead to a whole layer.
   template <class... Given>
-  requires(!std::constructible_from<detail::layer_of<typename Block::phases>, Given...>) explicit layer(
-      Given&&...)
+  requires(
+      (detail::phase_like<std::remove_cvref_t<Given>> || ...) &&
+      !std::constructible_from<detail::layer_of<typename Block::phases>, Given...>) explicit layer(Given&&...)
       : layer(detail::refused_layer<layer, Block, std::remove_cvref_t<Given>...>::made()) {}
 };
 

@@ -2,6 +2,10 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <concepts>
+#include <memory>
+#include <utility>
+
 using namespace stretto;
 using toy::DenseLayer, toy::FusedLayer, toy::HeadLayer, toy::MoeLayer, toy::SharedLayer;
 
@@ -189,6 +193,24 @@ TEST_CASE("values between layers need a writer", "[block]") {
   struct Wide : Block<Step<0, numbered_values<0, 4>, numbered_values<0, 4>>> {};
   CHECK_FALSE(check_chain(chain_of<Blocks<Wide>>::value));
   CHECK(check_chain(chain_of<Blocks<Wide, Source, Sink>>::value).what == fault::too_large);
+}
+
+TEST_CASE("a layer is made of phases or of what they are made from", "[block]") {
+  struct Made : Step<0, values<a>, values<b>> {
+    Made(int x, int y) : sum(std::make_unique<int>(x + y)) {}
+    std::unique_ptr<int> sum;
+  };
+  struct Other : Step<1, values<b>, values<c>> {};
+  using one = layer<Block<Made>>;
+  using two = layer<Block<Made, Other>>;
+  CHECK(*one({1, 2}).phase<Made>().sum == 3);
+  CHECK(*one{{1, 2}}.phase<Made>().sum == 3);
+  CHECK(*two({1, 2}, {}).phase<Made>().sum == 3);
+  CHECK(*two(Made(1, 2), Other()).phase<Made>().sum == 3);
+  static_assert(std::move_constructible<two>);
+  // That it refuses phases in words does not make it one that is made from anything.
+  static_assert(!std::default_initializable<two> && !std::constructible_from<two, two&>);
+  static_assert(!std::constructible_from<one, int, int>);
 }
 
 TEST_CASE("names and identities of types", "[block]") {
