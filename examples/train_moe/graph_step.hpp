@@ -16,7 +16,7 @@ namespace train_moe {
 template <class Ranks> class graph_step : public step_runner {
 public:
   graph_step(std::unique_ptr<step_runner> step, Ranks ranks, step_parts const& of)
-      : step_(std::move(step)), board_(of.board), transport_(*of.transport),
+      : step_(std::move(step)), board_(of.board), transport_(of.transport),
         graph_(
             {}, {}, std::move(ranks), [&board = of.board] { return board.failed(); }, of.deadline) {}
 
@@ -25,10 +25,10 @@ public:
     if (!std::exchange(was_run_, true)) return graph_.warm(issue);
     if (!graph_.is_captured()) {
       graph_.capture(issue);
-      transport_.step_was_captured();
+      if (transport_) transport_->step_was_captured();
     }
     graph_.replay();
-    transport_.step_was_launched();
+    if (transport_) transport_->step_was_launched();
     graph_.wait();
     // It ends by itself where it was given up.
     if (board_.failed()) board_.raise(board_.first());
@@ -37,7 +37,7 @@ public:
 private:
   std::unique_ptr<step_runner> step_;
   stretto::host::failure_board& board_;
-  rank_transport& transport_;
+  rank_transport* transport_;
   stretto::cuda::step_graph<stretto::torch_cuda::current_stream, stretto::torch_cuda::graph_memory, Ranks>
       graph_;
   bool was_run_ = false;
