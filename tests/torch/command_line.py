@@ -168,6 +168,20 @@ def check_files(refuse: Refusals) -> None:
     assert (folder / "old.json").read_text() == "kept"
 
 
+def check_page(runs: list[dict]) -> None:
+    """The page of results has a row for every field and no other, and what it says of null holds."""
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "train_moe.md").read_text()
+    of_run, of_config = ({name: null.strip() for name, null in re.findall(r"^\| `(\w+)` \|.*\|([^|]*)\|$", table, re.MULTILINE)}
+                         for table in page.split("The fields of `config`"))
+    for each in runs:
+        for rows, fields in ((of_run, each), (of_config, each["config"])):
+            assert list(rows) == list(fields), f"docs/train_moe.md: {set(rows) ^ set(fields) or 'another order than is written'}"
+            for name, value in fields.items():
+                assert value is not None or rows[name], f"docs/train_moe.md does not say when {name} is null"
+    for name in (name for name, null in of_config.items() if null):
+        assert {each["config"][name] is None for each in runs} == {True, False}, f"{name} is to be seen null and not"
+
+
 def check_memory(program: str, text: str) -> None:
     """A step that finds no memory names its op and what the run takes."""
     def little() -> None:
@@ -229,6 +243,11 @@ def check_results(program: str, text: str, folder: pathlib.Path) -> None:
     assert slots[0]["config"]["capacity"] == 2 and both[0]["config"]["capacity"] is None
     assert all(abs(a - b) < 1e-5 for a, b in zip(slots[0]["losses"], both[0]["losses"], strict=True)), (slots, both)
     assert "slots  24 of every expert for the 48 choices" in answer.stdout, answer.stdout
+    answer = run(program, "--text", text, *TINY, "--link-gbps", "100", "--link-us", "1", "--json", str(folder / "one.json"))
+    assert answer.returncode == 0 and answer.stderr == "", answer
+    linked = json.loads((folder / "one.json").read_text())
+    assert linked["link_seconds"] > 0 and both[0]["link_seconds"] == 0, linked
+    check_page([*runs.values(), *both, *slots, linked])
     answer = run(program, "--text", text, *TINY, "--capacity", "0.2", "--json", str(folder / "no.json"))
     assert answer.returncode == 1 and answer.stderr.count("\n") == 1 and "found no slot" in answer.stderr, answer
     assert not (folder / "no.json").exists()
