@@ -76,7 +76,7 @@ def check_bits(program: str, text: str, folder: pathlib.Path, ways: list) -> Non
 
 def check_kills(program: str, text: str, folder: pathlib.Path, kills: int) -> None:
     ends = [fault(program, folder, text, seed, signal.SIGKILL, list(COMMS.values())[seed % len(COMMS)],
-                  lambda rank: sharing(8, rank) if DEVICE == "cuda" else {}, begins=r"step +1/", starts=0.5, deadline=15,
+                  lambda rank: sharing(8, rank) if DEVICE == "cuda" else {}, starts=0.5, deadline=15,
                   grids=[(ep, pp) for pp, ep in GRIDS if pp * ep == 8], sizes=SIZES, microbatches=microbatches_of(8))
             for seed in range(kills)]
     if ends:

@@ -84,7 +84,7 @@ def lose_rank(program: str, text: str, folder: pathlib.Path, number: int, ranks:
     # What is captured is one_f_one_b_ep always. Ranks that share a GPU take turns on it, so that meetings last: the first step of
     # four, while two other runs start, has been quiet for more than 10 s.
     return fault(program, own, text, seed * len(PIPELINES) if what == "captured" else seed, how, more,
-                 lambda rank: sharing(ranks, rank), begins=r"step +1/", starts=0.5, deadline=6 if ranks <= GPUS else 20, grids=grids,
+                 lambda rank: sharing(ranks, rank), starts=0.5, deadline=6 if ranks <= GPUS else 20, grids=grids,
                  slack=12)
 
 
