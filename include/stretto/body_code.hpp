@@ -80,7 +80,7 @@ template <class Tensors, class Lanes, class Peers> struct body_context {
   Lanes& lanes;
   Peers* peers;
   typename Lanes::event* events;
-  /// Where the releases of each op begin, from the next op on.
+  /// Where the releases of each op begin, those before it and those behind it, from the next op on.
   give_back<tensor> const* const* releases;
   side f;
   side b;
@@ -101,13 +101,20 @@ template <class Tensors, class Lanes, class Peers> struct body_context {
   }
 };
 
-/// What is queued on a lane: one pass of one node, and what goes back after it.
+/// The releases that begin at `begin[0]`; at `begin[1]` the next ones do.
+template <class Tensor, class Tensors>
+STRETTO_ALWAYS_INLINE void give_back_each(give_back<Tensor> const* const* begin, Tensors& tensors) {
+  for (auto const *r = begin[0], *last = begin[1]; r != last; ++r) (*r)(tensors);
+}
+
+/// What is queued on a lane: one pass of one node, and what goes back before it and behind it.
 template <class Model, int Type, int Node, pass What, class Tensors> struct node_task {
   Tensors* tensors;
   layer_place<typename Tensors::tensor> at;
   give_back<typename Tensors::tensor> const* const* releases; ///< where they begin, and those of the next op
 
   STRETTO_ALWAYS_INLINE void operator()() const {
+    give_back_each(releases, *tensors);
     node_run<Model, Type, Node, Tensors> const run{
         *tensors,
         *static_cast<layer<typename Model::template block<Type>>*>(at.phases),
@@ -123,7 +130,7 @@ template <class Model, int Type, int Node, pass What, class Tensors> struct node
       run.backward_input();
     else
       run.backward_weight();
-    for (auto const *r = releases[0], *last = releases[1]; r != last; ++r) (*r)(*tensors);
+    give_back_each(releases + 1, *tensors);
   }
 };
 
@@ -152,9 +159,9 @@ struct body_code {
     using model = typename Schedule::model;
     using facts = dataflow_of<typename model::template block<o.block>>;
     constexpr phase_kind kind = facts::value.kind[facts::value.first_phase_of(o.node)];
-    c.lanes.run(
-        on, op_label{kind, o.what, on, side.index, side.microbatch},
-        node_task<model, o.block, o.node, o.what, Tensors>{&c.tensors, side, c.releases + (Index - ports)});
+    c.lanes.run(on, op_label{kind, o.what, on, side.index, side.microbatch},
+                node_task<model, o.block, o.node, o.what, Tensors>{&c.tensors, side,
+                                                                   c.releases + 2 * (Index - ports)});
     if constexpr (events.id[Index] >= 0) c.lanes.record(on, c.events[events.id[Index]]);
     if constexpr (Index == exports_forward || Index == exports_backward) {
       c.lanes.record(on, *side.event);
@@ -169,7 +176,7 @@ struct body_code {
     // With adapters that miss a member nothing is made: their backend has said so.
     if constexpr (tensor_adapter<Tensors> && lane_adapter<Lanes>) {
       (step<Index>(c), ...);
-      c.releases += sizeof...(Index);
+      c.releases += 2 * sizeof...(Index);
     }
   }
 };

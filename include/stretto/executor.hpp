@@ -83,7 +83,7 @@ public:
       context c{tensors_, lanes_, peers_, body_events_.data(), release_begin_.data(), {}, {}};
       for (bound_issue const& one : issues_) run(one, c);
       drain();
-      for (auto const* r = *c.releases; r != release_begin_.back(); ++r) (*r)(tensors_);
+      detail::give_back_each(c.releases, tensors_);
     } catch (...) {
       stop();
       states_.give_back();
@@ -178,20 +178,23 @@ private:
   event* event_at(int number) { return number < 0 ? nullptr : &events_[number]; }
   posted const* message_at(int number) const { return number < 0 ? nullptr : &messages_[number]; }
 
-  /// The releases of the table as pointers, by the number of the op after which they happen.
+  /// The releases of the table as pointers, with two beginnings for each op: of those before it, and of those behind it.
   STRETTO_COLD void make_releases() {
     detail::sequence<release> const& all = planned_ =
         plan_releases<Schedule>(listed_.table, layout_, layers_);
     int const rows = static_cast<int>(listed_.table.ops.size());
     releases_.reserve(static_cast<long>(all.size())); // From now on they stay where they are.
-    release_begin_.reserve(rows + 2L);
+    release_begin_.reserve(2 * rows + 2L);
     release const* next = all.begin();
-    for (int row = 0; row <= rows; ++row) {
-      if (row == rows || !listed_.table.ops[row].is_message()) release_begin_.push_back(releases_.end());
-      for (; next != all.end() && next->row == row; ++next)
+    auto const begin = [&](int row, bool before) {
+      release_begin_.push_back(releases_.end());
+      for (; next != all.end() && next->row == row && next->before == before; ++next)
         releases_.push_back(
             states_.place_of(next->group % layout_.points(), next->group / layout_.points(), next->cell));
-    }
+    };
+    for (int row = 0; row < rows; ++row)
+      if (!listed_.table.ops[row].is_message()) begin(row, true), begin(row, false);
+    begin(rows, false);
     release_begin_.push_back(releases_.end());
   }
 

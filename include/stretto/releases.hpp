@@ -8,17 +8,20 @@
 namespace stretto {
 inline namespace v0 {
 
-/// After row `row`, on the lane of that row, the storage of a cell goes back. `row` is the number of rows where it goes back
-/// only when the step has drained.
+/// With row `row`, on the lane of that row, the storage of a cell goes back: behind the row, or `before` it, which is between
+/// the waits of the row and its op, so that the op may have the memory. `row` is the number of rows where it goes back only
+/// when the step has drained.
 struct release {
   int row;
   int group;
   int cell;
+  bool before = false;
 };
 
-/// The releases of a linked table, by row: for each time that a value or a gradient is written, the first op of the lane
-/// that owns its memory (the lane that wrote it) that has seen every reader. What ops clear themselves is left out. What
-/// arrives in a message belongs to the lane of the op that reads it last.
+/// The releases of a linked table, by row, those before it first: for each time that a value or a gradient is written, the
+/// first op of the lane that owns its memory (the lane that wrote it) that has seen every reader. Storage goes back before
+/// that op, unless the op itself is one of its readers. What ops clear themselves is left out. What arrives in a message belongs
+/// to the lane of the op that reads it last.
 class release_planner {
 public:
   release_planner(op const* ops, int count, int groups) : ops_(ops), count_(count), groups_(groups) {}
@@ -47,14 +50,13 @@ public:
       long kept = 0;
       for (unsigned long at = 0; at < waiting.size(); ++at) {
         life const l = waiting[at];
-        // Writing over a place gives back what lay there: by then its readers have been seen, or it would be a race.
-        if (at < before && writes(o, l.group, l.cell)) continue;
+        bool const touched_before = at < before;
         // Behind a message nothing of ours runs: what it was the last to touch waits for an op that has seen it.
         bool known = l.owner == o.on && !o.is_message();
         for (int reader : l.last) known = known && (reader < 0 || clock.has_seen(i, reader));
-        if (known)
-          found.push_back({i, l.group, l.cell});
-        else
+        if (known) found.push_back({i, l.group, l.cell, touched_before});
+        // Writing over a place gives back what lay there: by then its readers have been seen, or it would be a race.
+        else if (!(touched_before && writes(o, l.group, l.cell)))
           waiting[kept++] = l;
       }
       waiting.shrink(kept);

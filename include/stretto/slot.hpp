@@ -19,7 +19,7 @@ template <class Tensor> struct boundary {
 
 namespace detail {
 
-/// Storage that goes back after an op. `keeps_handle`: its place in a graph is still needed.
+/// Storage that goes back with an op. `keeps_handle`: its place in a graph is still needed.
 template <class Tensor> struct give_back {
   Tensor* what = nullptr;
   bool keeps_handle = false;

@@ -20,6 +20,7 @@ using namespace stretto;
 
 /// The sizes of the values, told by the phases that write them, and what phases keep in `saved()`.
 struct book {
+  std::function<void()> forward_begins; ///< told by every phase before it makes anything
   std::map<std::tuple<int, int, detail::type_id>, std::size_t> bytes; ///< layer, microbatch, value
   std::map<std::tuple<int, int, phase_kind>, std::function<std::size_t()>> kept; ///< layer, microbatch, phase
 };
@@ -30,6 +31,7 @@ template <class P> struct told : P {
   using P::P;
   told(P phase) : P(std::move(phase)) {}
   void forward(auto& io) {
+    if (open_book != nullptr && open_book->forward_begins) open_book->forward_begins();
     P::forward(io);
     if (open_book == nullptr) return;
     note(typename P::writes{}, io);
@@ -76,8 +78,14 @@ public:
         live_(static_cast<std::size_t>(table.groups) * cells::count),
         chain_bytes_(static_cast<std::size_t>(table.groups) * max_carried) {}
 
+  /// When row `i` begins: its lane has waited, and what goes back before it is gone.
+  std::size_t begin(int i) {
+    give_back(i, true);
+    return live();
+  }
   /// After row `i` has run.
   std::size_t after(int i) {
+    give_back(i, true);
     op const& o = table_.ops[static_cast<std::size_t>(i)];
     block_facts const& f = *detail::facts_at<model>(o.block, std::make_integer_sequence<int, model::count>{});
     for (cell_set m = o.touches.next_writes; m != 0; m &= m - 1)
@@ -88,15 +96,21 @@ public:
       at(o.group, std::countr_zero(m)) = 0;
       kept_.erase({o.group, std::countr_zero(m)});
     }
+    give_back(i, false);
+    return live();
+  }
+
+private:
+  void give_back(int i, bool before) {
     for (release const& r : releases)
-      if (r.row == i) at(r.group, r.cell) = 0;
+      if (r.row == i && r.before == before) at(r.group, r.cell) = 0;
+  }
+  std::size_t live() const {
     std::size_t sum = 0;
     for (std::size_t const bytes : live_) sum += bytes;
     for (auto const& [cell, bytes] : kept_) sum += bytes();
     return sum;
   }
-
-private:
   std::size_t& at(int group, int cell) {
     return live_[static_cast<std::size_t>(group * cells::count + cell)];
   }
@@ -146,7 +160,7 @@ private:
 };
 
 /// How the releases of a table lie to the ops that use what they give back. The optimum is the first op of the lane that
-/// wrote it that has seen every use; there is none where that lane runs nothing more that has.
+/// wrote it that has seen every use, before it unless it is a use itself; there is none where that lane runs nothing more that has.
 struct release_counts {
   int all = 0, at_optimum = 0, at_last_use = 0, at_drain = 0, later_than_optimum = 0;
   long rows_behind_last_use = 0;
@@ -169,10 +183,11 @@ inline release_counts count_releases(flat_table const& table, detail::sequence<r
   }
   release_counts found;
   for (release const& r : releases) {
-    int writer = std::min(r.row, rows - 1);
+    int const last = std::min(r.before ? r.row - 1 : r.row, rows - 1);
+    int writer = last;
     while (!touches(ops[writer], r, true)) --writer;
     std::vector<int> uses;
-    for (int i = writer; i <= std::min(r.row, rows - 1); ++i)
+    for (int i = writer; i <= last; ++i)
       if (touches(ops[i], r, false)) uses.push_back(i);
     int best = uses.back();
     auto knows_all = [&](int i) {
@@ -181,10 +196,11 @@ inline release_counts count_releases(flat_table const& table, detail::sequence<r
     };
     while (best < rows && !knows_all(best)) ++best;
     ++found.all;
-    found.at_optimum += r.row == best && best < rows;
+    bool const before = best < rows && best > uses.back();
+    found.at_optimum += r.row == best && r.before == before && best < rows;
     found.at_last_use += r.row == uses.back();
     found.at_drain += r.row == rows;
-    found.later_than_optimum += r.row > best;
+    found.later_than_optimum += r.row > best || r.before < before;
     if (r.row < rows) found.rows_behind_last_use += r.row - uses.back();
   }
   return found;
@@ -197,6 +213,11 @@ using Model = Network::model;
 /// One step of one rank, op by op.
 struct watched_step {
   std::vector<std::size_t> measured, expected; ///< after each row, parameters left out
+  struct beginning {
+    int row;
+    std::size_t measured, expected;
+  };
+  std::vector<beginning> begins; ///< of the phases that run forward
   std::size_t peak = 0, left = 0;
   detail::sequence<release> planned;
   release_counts releases;
@@ -228,6 +249,9 @@ watched_step watch(host::group& group, int rank, std::string const& picture, int
   // A release of the ledger that comes late, to see that it shows.
   if (delay > 0) expected.releases[expected.releases.size() / 2].row += delay;
   int row = 0;
+  sizes_of_values.forward_begins = [&] {
+    found.begins.push_back({row, arrays.memory().live() - parameters, expected.begin(row)});
+  };
   lanes.after = [&] {
     found.measured.push_back(arrays.memory().live() - parameters);
     found.expected.push_back(expected.after(row++));

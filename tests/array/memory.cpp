@@ -86,6 +86,25 @@ TEST_CASE("a late release, or none, shows", "[array][memory][pipelines-b]") {
   CHECK(never.measured != never.expected);
 }
 
+TEST_CASE("an op finds the memory of what its lane has waited for", "[array][memory][megatron-23]") {
+  auto check = []<class S>(S, bool one_lane) {
+    watched_step const step = watch_all<S>(1, "EMDMH", 4)[0];
+    std::size_t begun = 0, less_than_before = 0;
+    for (auto const& [row, found, expected] : step.begins) {
+      CAPTURE(row);
+      CHECK(found == expected);
+      ++begun;
+      less_than_before += row > 0 && found < step.measured[static_cast<std::size_t>(row - 1)];
+    }
+    CHECK(begun == 4 * (1 + 4 + 2 + 4 + 1));
+    // On one lane the last reader of everything gives it back.
+    CHECK((less_than_before == 0) == one_lane);
+  };
+  check(Schedule<Model, Serial>{}, true);
+  check(Schedule<Model, TwoStream1F1B>{}, false);
+  check(Schedule<Model, TwoStream1F1B, SplitDW>{}, false);
+}
+
 TEST_CASE("storage goes back as early as its lane can know", "[array][memory][megatron-23]") {
   auto check = []<class S>(S, char const* policy) {
     for (std::string const& picture : mixes) {

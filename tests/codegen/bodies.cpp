@@ -121,8 +121,8 @@ STRETTO_ALWAYS_INLINE void come_in(context& c, side& s, st::lane on) {
   if ((s.known & bit_of(on)) == 0) c.lanes.wait(on, *s.after);
 }
 STRETTO_ALWAYS_INLINE void hand_over(context& c, side& s, st::lane on) { c.lanes.record(on, *s.event); }
-/// Queues one pass of phase `Number` of a block on a lane: what an expert's helper would do, too. What goes back after an op
-/// is a list made before the step.
+/// Queues one pass of phase `Number` of a block on a lane: what an expert's helper would do, too. What goes back before
+/// an op and behind it are lists made before the step.
 template <int K, int Number, bool Weight = false, class Call>
 STRETTO_ALWAYS_INLINE void queue(context& c, side const& s, st::phase_kind kind, st::pass what, st::lane on,
                                  int number, Call call) {
@@ -130,10 +130,11 @@ STRETTO_ALWAYS_INLINE void queue(context& c, side const& s, st::phase_kind kind,
   c.lanes.run(on, st::op_label{kind, what, on, s.index, s.microbatch},
               [tensors = &c.tensors, phases = static_cast<st::layer<block>*>(s.phases),
                state = static_cast<st::slot<Model, K, st::null_tensors>*>(s.state), index = s.index,
-               microbatch = s.microbatch, releases = c.releases + number, call]() STRETTO_INLINE_LAMBDA {
+               microbatch = s.microbatch, releases = c.releases + 2 * number, call]() STRETTO_INLINE_LAMBDA {
+                for (auto const *r = releases[0], *last = releases[1]; r != last; ++r) (*r)(*tensors);
                 st::io<Model, K, Number, st::null_tensors, Weight> view(*state, index, microbatch);
                 call(phases->template at<Number>(), view);
-                for (auto const *r = releases[0], *last = releases[1]; r != last; ++r) (*r)(*tensors);
+                for (auto const *r = releases[1], *last = releases[2]; r != last; ++r) (*r)(*tensors);
               });
 }
 
@@ -191,7 +192,7 @@ void hand_moe_pair(context& c) {
   hand_over(c, c.b, compute);
 
   queue<moe, 0, true>(c, c.b, st::attn, pass::backward_weight, compute, 9, backward_weight);
-  c.releases += 10;
+  c.releases += 20;
 }
 
 [[gnu::flatten]] void stretto_dense_pair(context& c) {
@@ -213,7 +214,7 @@ void hand_dense_pair(context& c) {
   hand_over(c, c.b, compute);
 
   queue<dense, 0, true>(c, c.b, st::attn, pass::backward_weight, compute, 5, backward_weight);
-  c.releases += 6;
+  c.releases += 12;
 }
 
 [[gnu::flatten]] void stretto_moe_forward(context& c) {
@@ -235,7 +236,7 @@ void hand_moe_forward(context& c) {
   c.lanes.wait(comm, c.events[0]);
   queue<moe, 3>(c, c.f, st::combine, pass::forward, comm, 3, forward);
   hand_over(c, c.f, comm);
-  c.releases += 4;
+  c.releases += 8;
 }
 
 [[gnu::flatten]] void stretto_moe_input(context& c) {
@@ -257,7 +258,7 @@ void hand_moe_input(context& c) {
   c.lanes.wait(compute, c.events[0]);
   queue<moe, 0>(c, c.b, st::attn, pass::backward_input, compute, 3, backward_input);
   hand_over(c, c.b, compute);
-  c.releases += 4;
+  c.releases += 8;
 }
 
 [[gnu::flatten]] void stretto_moe_weight(context& c) {
@@ -268,7 +269,7 @@ void hand_moe_weight(context& c) {
   queue<moe, 2, true>(c, c.b, st::mlp, pass::backward_weight, compute, 0, backward_weight);
 
   queue<moe, 0, true>(c, c.b, st::attn, pass::backward_weight, compute, 1, backward_weight);
-  c.releases += 2;
+  c.releases += 4;
 }
 
 [[gnu::flatten]] void stretto_dense_backward(context& c) {
@@ -284,7 +285,7 @@ void hand_dense_backward(context& c) {
   hand_over(c, c.b, compute);
 
   queue<dense, 0, true>(c, c.b, st::attn, pass::backward_weight, compute, 3, backward_weight);
-  c.releases += 4;
+  c.releases += 8;
 }
 
 } // extern "C"

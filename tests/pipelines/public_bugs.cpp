@@ -47,7 +47,7 @@ sim::program program_of(lowered::step const& of, releases const& freed, int copi
         if (o.is_message()) o.peer = static_cast<short>(o.peer + copy * facts.ranks);
         table.ops.push_back(o);
       }
-      for (release const& r : freed[at]) table.freed_after.push_back({r.row, r.group, r.cell});
+      for (release const& r : freed[at]) table.gives_back.push_back({r.row, r.group, r.cell, r.before});
       for (int c = 0; c < shape.chunks(); ++c) {
         table.stage.push_back(facts.stage(rank, c) + copy * facts.stages());
         for (int l = shape.first(c); l < shape.first(c + 1); ++l)
@@ -83,15 +83,19 @@ bool reads(op const& o, release const& r) {
   return (o.group == r.group && (o.touches.reads & cells::one(r.cell)) != 0) ||
          (o.next_group == r.group && (o.touches.next_reads & cells::one(r.cell)) != 0);
 }
+/// The last row that comes before a release.
+int row_before(flat_table const& table, release const& r) {
+  return std::min(r.before ? r.row - 1 : r.row, static_cast<int>(table.ops.size()) - 1);
+}
 /// The row that wrote what a release gives back, and the last one on `on` that read it (-1: none).
 int writer_of(flat_table const& table, release const& r) {
-  int row = std::min(r.row, static_cast<int>(table.ops.size()) - 1);
+  int row = row_before(table, r);
   while (!writes(table.ops[static_cast<std::size_t>(row)], r)) --row;
   return row;
 }
 int last_reader_of(flat_table const& table, release const& r, lane on) {
   int const begin = writer_of(table, r);
-  for (int row = std::min(r.row, static_cast<int>(table.ops.size()) - 1); row > begin; --row) {
+  for (int row = row_before(table, r); row > begin; --row) {
     op const& o = table.ops[static_cast<std::size_t>(row)];
     if (o.on == on && reads(o, r)) return row;
   }
@@ -119,7 +123,7 @@ TEST_CASE("bridges made on compute and read on comm go back behind their readers
     CAPTURE(r.row, r.group, r.cell);
     auto const is_caught = [&](int row) {
       releases moved = planned;
-      moved[0][i].row = row;
+      moved[0][i].row = row, moved[0][i].before = false;
       trouble const found = attacked(program_of(step, moved), right);
       return found == trouble::given_back || found == trouble::other_values;
     };
@@ -153,7 +157,7 @@ TEST_CASE("what is sent while another lane works goes back when it has left", "[
       if (sent < 0) continue;
       CAPTURE(rank, r.row, r.cell);
       releases moved = planned;
-      moved[rank][i].row = writer_of(table, r);
+      moved[rank][i].row = writer_of(table, r), moved[rank][i].before = false;
       CHECK(attacked(program_of(step, moved), right) == trouble::given_back);
       ++moved_up;
     }

@@ -68,8 +68,8 @@ sim::program program_of(std::vector<sim::rank_table> const& ranks) {
   return of;
 }
 
-/// Three microbatches over two lanes. The value goes back on the lane that wrote it, behind the backward that waits for all
-/// who read it.
+/// Three microbatches over two lanes. The value goes back on the lane that wrote it, with the backward that waits for all
+/// who read it: behind it, and once before it.
 sim::program one_rank() {
   sim::rank_table t;
   auto const add = [&t](pass what, int number, int m, lane on, std::initializer_list<int> waits = {}) {
@@ -90,7 +90,8 @@ sim::program one_rank() {
   add(I, 1, 2, lane::comm); // 12
   add(W, 1, 2, lane::comm); // 13
   add(B, 0, 2, lane::compute, {13}); // 14
-  for (int m = 0; m < 3; ++m) t.freed_after.push_back({m == 2 ? 14 : 10 + m, group_of(m), hidden_cell});
+  for (int m = 0; m < 3; ++m)
+    t.gives_back.push_back({m == 2 ? 14 : 10 + m, group_of(m), hidden_cell, m == 1});
   return program_of({t});
 }
 
@@ -186,7 +187,7 @@ std::vector<subject> subjects() {
         [](rank& t) { std::swap(t.ops[8], t.ops[9]); });
   alone("a weight gradient that never runs", {trouble::state_left}, [](rank& t) {
     erase(t.ops, 9);
-    for (sim::freed& f : t.freed_after) --f.row;
+    for (sim::freed& f : t.gives_back) --f.row;
   });
   alone("a weight gradient that runs twice", {trouble::nothing_there}, [](rank& t) {
     op again = t.ops[13];
@@ -208,18 +209,21 @@ std::vector<subject> subjects() {
       if (i == 2) longer.push_back(again);
     }
     t.ops = longer;
-    for (sim::freed& f : t.freed_after) ++f.row;
+    for (sim::freed& f : t.gives_back) ++f.row;
   });
   alone("a slot that is taken over too early", {trouble::state_overwritten}, [](rank& t) {
     for (op& o : t.ops)
       if (o.microbatch == 2) o.group = group_of(0), o.next_group = group_of(0) + 1;
-    t.freed_after[2].group = group_of(0);
+    t.gives_back[2].group = group_of(0);
   });
-  alone("storage that goes back at once", {trouble::given_back}, [](rank& t) { t.freed_after[0].row = 0; });
+  alone("storage that goes back at once", {trouble::given_back}, [](rank& t) { t.gives_back[0].row = 0; });
   alone("storage that goes back before another lane has read it", {trouble::given_back},
-        [](rank& t) { t.freed_after[2].row = 10; });
+        [](rank& t) { t.gives_back[2].row = 10; });
+  alone("storage that goes back before the op that reads it last", {trouble::given_back}, [](rank& t) {
+    t.gives_back[0] = {5, group_of(0), hidden_cell, true};
+  });
   alone("storage that another lane gives back", {trouble::other_values, trouble::given_back},
-        [](rank& t) { t.freed_after[0].row = 5; });
+        [](rank& t) { t.gives_back[0].row = 5; });
 
   add("messages that change places", two_ranks(), wired, {trouble::other_values}, [](sim::program& p) {
     numbered<op>& ops = p.ranks[0].ops;

@@ -49,11 +49,24 @@ template <class Change> void change_rows(rank_step& of, Change&& change) {
   of.table.ops = detail::sequence<op>(rows.data(), rows.data() + rows.size());
 }
 
-/// What went back behind the row goes back behind the one before it on its lane.
+/// One place up on its lane: from behind an op to before it, and from there to behind the op before. False: there is none.
+inline bool move_up(rank_step const& of, release& r) {
+  if (r.row >= rows_of(of)) return false;
+  int const row = r.before ? previous_on_lane(of, r.row) : r.row;
+  if (row < 0) return false;
+  r.row = row, r.before = !r.before;
+  return true;
+}
+
+/// What went back behind the row goes back behind the one before it on its lane, and what went back before it, before the
+/// next one.
 inline void erase_row(rank_step& of, int row) {
   int const before = previous_on_lane(of, row), count = rows_of(of);
+  int const behind = next_on_lane(of, row, row_of(of, row).on);
   for (release& r : of.releases) {
-    if (r.row == row)
+    if (r.row == row && r.before)
+      r = {(behind < 0 ? count : behind) - 1, r.group, r.cell, behind >= 0};
+    else if (r.row == row)
       r.row = before;
     else if (r.row > row && r.row < count)
       --r.row;

@@ -96,9 +96,9 @@ step lower_values(plan made, model_values const& model, policy_values const& pol
 }
 
 void set_rows(sim::rank_table& to, rank_step const& from) {
-  to.ops.clear(), to.freed_after.clear();
+  to.ops.clear(), to.gives_back.clear();
   for (op const& o : from.table.ops) to.ops.push_back(o);
-  for (release const& r : from.releases) to.freed_after.push_back({r.row, r.group, r.cell});
+  for (release const& r : from.releases) to.gives_back.push_back({r.row, r.group, r.cell, r.before});
 }
 
 sim::program program_of(step const& of, model_values const& model) {

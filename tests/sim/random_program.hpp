@@ -229,11 +229,9 @@ private:
         }
     } else if (kind == 1 && !at.releases.empty()) {
       release& r = at.releases[static_cast<std::size_t>(by.below(static_cast<int>(at.releases.size())))];
-      if (r.row < rows_of(at) && previous_on_lane(at, r.row) >= 0) {
-        what << "cell " << r.cell << " of group " << r.group << " goes back behind row "
-             << previous_on_lane(at, r.row) << " and not " << r.row;
-        r.row = previous_on_lane(at, r.row);
-      }
+      if (move_up(at, r))
+        what << "cell " << r.cell << " of group " << r.group << " goes back one place earlier, "
+             << (r.before ? "before" : "behind") << " row " << r.row;
     } else if (!row_of(at, row).is_message()) {
       int const next = next_on_lane(at, row, row_of(at, row).on);
       if (kind == 2 && next >= 0) {

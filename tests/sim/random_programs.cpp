@@ -157,7 +157,7 @@ std::string describe(std::vector<int> const& taken) {
       for (int w : o.wait)
         if (w >= 0) out << ' ' << w;
       for (release const& r : at.releases)
-        if (r.row == i) out << ", gives back " << r.group << '.' << r.cell;
+        if (r.row == i) out << ", gives back " << r.group << '.' << r.cell << (r.before ? " before" : "");
       out << '\n';
     }
     diagnosis const d = refusal_of(at);

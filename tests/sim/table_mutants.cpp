@@ -127,7 +127,7 @@ private:
     }
   }
   static int written(rank_step const& of, release const& r) {
-    int row = r.row;
+    int row = r.before ? r.row - 1 : r.row;
     while (row > 0) {
       op const& o = row_of(of, row);
       cell_set const cell = cells::one(r.cell);
@@ -145,15 +145,17 @@ private:
     release const r = at.whole.releases[k];
     if (r.row >= rows_of(at.whole)) return;
     // Before the value is written there is nothing to give back: that would be a release that is lost.
-    if (int const before = previous_on_lane(at.whole, r.row); before >= written(at.whole, r)) {
+    release early = r;
+    if (int const write = written(at.whole, r);
+        move_up(at.whole, early) && early.row >= write + early.before) {
       rank_step mutant = at.whole;
-      mutant.releases[k].row = before;
-      enter("release one op early", judge(at, mutant, {before, r.row}));
+      mutant.releases[k] = early;
+      enter("release one place early", judge(at, mutant, {early.row, r.row}));
     }
     lane const on = row_of(at.whole, r.row).on, other = on == lane::compute ? lane::comm : lane::compute;
     if (int const there = next_on_lane(at.whole, r.row, other); there >= 0) {
       rank_step mutant = at.whole;
-      mutant.releases[k].row = there;
+      mutant.releases[k] = {there, r.group, r.cell};
       enter("release on another lane", judge(at, mutant, {there, r.row, next_on_lane(at.whole, there, on)}),
             false, true);
     }

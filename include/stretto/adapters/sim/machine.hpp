@@ -167,26 +167,33 @@ private:
     places_ += what.groups() * places_of_a_group;
     memory own(what.groups() * places_of_a_group, lane_count, sees_.reuse);
     numbered<int> sums(table.layer_id.size() * max_phases, -1);
-    numbered<freed> goes = table.freed_after;
+    numbered<freed> goes = table.gives_back;
     std::sort(goes.begin(), goes.end(), [](freed const& a, freed const& b) {
-      return std::tie(a.row, a.group, a.cell) < std::tie(b.row, b.group, b.cell);
+      return std::tie(a.row, b.before, a.group, a.cell) < std::tie(b.row, a.before, b.group, b.cell);
     });
     int next_freed = 0;
-    first_row_.push_back(first_part_.size());
-    for (int row = 0; row < table.ops.size(); ++row) {
-      op const& o = table.ops[row];
-      first_part_.push_back(parts_.size());
-      if (o.is_message())
-        compile_message(what, own, rank, row);
-      else
-        for (part const& p : what.parts_of(o)) compile_part(what, own, p, rank, row, sums);
-      for (; next_freed < goes.size() && goes[next_freed].row <= row; ++next_freed) {
-        int const place = what.place_of(goes[next_freed].group, goes[next_freed].cell);
-        int const block = own.drop(place);
+    auto const give_back = [&](int row, bool before) {
+      for (; next_freed < goes.size(); ++next_freed) {
+        freed const& one = goes[next_freed];
+        if (one.row > row || (one.row == row && before && !one.before)) return;
+        if (before) begin(0);
+        int const place = what.place_of(one.group, one.cell);
+        int const block = own.drop(place, static_cast<int>(table.ops[row].on));
         frees_.push_back({base_ + place, what.is_arrival(place) ? a_name
                                          : block == 0           ? whatever_lies_there
                                                                 : first_block_ + block});
       }
+    };
+    first_row_.push_back(first_part_.size());
+    for (int row = 0; row < table.ops.size(); ++row) {
+      op const& o = table.ops[row];
+      first_part_.push_back(parts_.size());
+      give_back(row, true);
+      if (o.is_message())
+        compile_message(what, own, rank, row);
+      else
+        for (part const& p : what.parts_of(o)) compile_part(what, own, p, rank, row, sums);
+      give_back(row, false);
     }
     blocks_ += own.blocks() - 1;
   }

@@ -17,7 +17,7 @@ public:
       groups_ = (std::max)({groups_, o.group + 1, o.next_group + 1});
       has_ports_ = has_ports_ || o.is_port();
     }
-    for (freed const& f : table.freed_after) groups_ = (std::max)(groups_, f.group + 1);
+    for (freed const& f : table.gives_back) groups_ = (std::max)(groups_, f.group + 1);
     home_ = numbered<int>(groups_ * max_carried);
     arrives_ = numbered<char>(groups_ * max_carried, 0);
     for (int i = 0; i < home_.size(); ++i) home_[i] = i;

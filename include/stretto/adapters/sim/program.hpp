@@ -12,18 +12,19 @@ namespace stretto {
 inline namespace v0 {
 namespace sim {
 
-/// Storage of a cell that goes back behind a row, on the lane of that row.
+/// Storage of a cell that goes back behind a row, or `before` its op and behind its waits, on the lane of that row.
 struct freed {
   int row;
   int group;
   int cell;
+  bool before = false;
 };
 
 /// The table of one rank. `layer_id` gives each layer of the rank its number in the model, `stage` each chunk its stage:
 /// that is what final values go by, so that they do not depend on the number of ranks.
 struct rank_table {
   numbered<op> ops;
-  numbered<freed> freed_after;
+  numbered<freed> gives_back;
   numbered<int> layer_id;
   numbered<int> stage;
 };
