@@ -20,17 +20,19 @@ inline at::Tensor swiglu(at::Tensor const& both) {
   return at::silu(both.narrow(1, 0, width)).mul_(both.narrow(1, width, width));
 }
 
-/// The gradient of `both` from that of `swiglu(both)`, and `swiglu(both)` once more.
+/// The gradient of `both` from that of `swiglu(both)`, and `swiglu(both)` once more. The gradient takes the memory of `both` where
+/// that is no leaf: `both` is then gone, and a later backward through it refused.
 inline swiglu_results swiglu_backward(at::Tensor const& both, at::Tensor const& dy) {
   auto const width = both.size(1) / 2;
   if (auto const* fused = fused_for(both, width)) return fused->swiglu_backward(both, dy);
   auto const gate = both.narrow(1, 0, width);
   auto const up = both.narrow(1, width, width);
-  swiglu_results made{at::empty_like(both), at::silu(gate)};
+  auto const of_silu = dy.mul(up), silu = at::silu(gate);
+  swiglu_results made{both.is_leaf() ? at::empty_like(both) : both.detach(), silu.mul(up)};
   auto of_gate = made.d_both.narrow(1, 0, width);
-  at::silu_backward_out(of_gate, dy.mul(up), gate);
-  made.d_both.narrow(1, width, width).copy_(made.y).mul_(dy);
-  made.y.mul_(up);
+  auto of_up = made.d_both.narrow(1, width, width);
+  at::mul_out(of_up, silu, dy);
+  at::silu_backward_out(of_gate, of_silu, gate);
   return made;
 }
 
