@@ -102,15 +102,18 @@ class Trainer:
                                                           microbatches=microbatches)[1], shares))
 
     def costs(self, runs: list[list[pathlib.Path]], ep: int) -> pathlib.Path:
-        """One trace of the ranks of all pipeline ranks' serial runs, numbered as in a run of all; runs of one rank follow each other."""
+        """One trace of all serial runs. Where ranks keep to cores, numbered as in a run of all ranks: each has its own costs. Else as one
+        run, since any rank may be on any core. Runs of the same number follow each other."""
+        keeps = self.given.threads and "--own-cores" in shlex.split(self.given.more)
         events, end, about = [], 0.0, {}
         for at_once in runs:
             start = end
             for pipeline_rank, trace in enumerate(at_once):
+                start = start if keeps else end
                 about = json.loads(trace.read_text())
                 ops = [event for event in about["traceEvents"] if event["ph"] == "X"]
                 shift = start - min(op["ts"] for op in ops)
-                events += [{**op, "pid": op["pid"] + pipeline_rank * ep, "ts": op["ts"] + shift} for op in ops]
+                events += [{**op, "pid": op["pid"] + pipeline_rank * ep * keeps, "ts": op["ts"] + shift} for op in ops]
                 end = max(end, *(op["ts"] + op["dur"] + shift for op in ops))
         file = self.folder / f"{next(self.runs)}.costs.json"
         file.write_text(json.dumps({**about, "traceEvents": events}))

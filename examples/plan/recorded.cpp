@@ -63,7 +63,8 @@ std::optional<stretto::span> op_of(json const& event) {
     int const layer = event.at("args").at("layer").get<int>(),
               microbatch = event.at("args").at("microbatch").get<int>();
     double const start = event.at("ts").get<double>(), length = event.at("dur").get<double>();
-    if (!what || !phase || rank < 0 || lane < 0 || lane > 1 || layer < 0 || microbatch < 0)
+    if (!what || !phase || rank < 0 || rank >= most_ranks * most_ranks || lane < 0 || lane > 1 || layer < 0 ||
+        microbatch < 0)
       return std::nullopt;
     if (!(std::abs(start) <= latest_us && length >= 0 && length <= latest_us)) return std::nullopt;
     return stretto::span{{*phase, *what, static_cast<stretto::lane>(lane), layer, microbatch},

@@ -1,8 +1,8 @@
 """grid_table.py TRAIN_MOE PLAN: bench/gpu/grid.py runs, on cores, and its tables have every row."""
 
+import argparse
 import json
 import math
-import os
 import pathlib
 import subprocess
 import sys
@@ -11,7 +11,26 @@ import tempfile
 from launching import environment, write_text
 
 GRID = pathlib.Path(__file__).resolve().parents[2] / "bench" / "gpu" / "grid.py"
+sys.path.insert(0, str(GRID.parent))
+import grid  # noqa: E402
+
 SMALL = ["layers=4", "hidden=16", "heads=2", "ffn=8", "experts=4", "seq=12", "microbatches=3"]
+
+
+def check_costs(folder: pathlib.Path) -> None:
+    """Serial runs beside each other are told apart where ranks keep to cores, and are one long run elsewhere."""
+    runs = []
+    for at in range(4):
+        runs.append(folder / f"serial{at}.json")
+        op = dict(name="F.attn L0 mb0", ph="X", tid=0, dur=2.0 + at)
+        runs[-1].write_text(json.dumps({"traceEvents": [dict(op, pid=pid, ts=100.0) for pid in (0, 1)], "otherData": {}}))
+    for threads, more, pids in ((True, "--own-cores", {0, 1, 2, 3}), (True, "", {0, 1}), (False, "", {0, 1})):
+        given = argparse.Namespace(threads=threads, more=more)
+        ops = json.loads(grid.Trainer(given, {}, folder).costs([runs[:2], runs[2:]], 2).read_text())["traceEvents"]
+        assert len(ops) == 8 and {op["pid"] for op in ops} == pids, ops
+        for pid in pids:
+            mine = sorted((op["ts"], op["dur"]) for op in ops if op["pid"] == pid)
+            assert all(ts + dur <= behind for (ts, dur), (behind, _) in zip(mine, mine[1:])), mine
 
 
 def main() -> None:
@@ -29,14 +48,15 @@ def main() -> None:
         assert [one["pipeline"] for one in found["pipelines"]] == ["one_f_one_b", "dual_pipe_v"], found
         for one in found["pipelines"]:
             assert all(math.isfinite(one[key]) and one[key] > 0 for key in ("predicted_ms", "traced_ms", "compute")), one
-            # Of each rank its own serial run where each has a core.
-            assert one["serial_runs"] == (2 if len(os.sched_getaffinity(0)) >= 2 else 1) and len(one["per_rank"]) == 2, one
+            # Processes keep to no cores of their own.
+            assert one["serial_runs"] == 1 and len(one["per_rank"]) == 2, one
             assert len(one["planned_bytes"]) == len(one["peak_bytes"]) == 2 and min(one["planned_bytes"]) > 0, one
         # Warm-up and ramps of 1F1B keep more layers on the first rank than on the last.
         first, last = found["pipelines"][0]["planned_bytes"]
         assert first > last, found
         rows = [line for line in answer.stdout.splitlines() if line.startswith("| ") and "---" not in line]
         assert len(rows) == (1 + 2) + (1 + 2) + (1 + 4), answer.stdout
+        check_costs(folder)
         wrong = subprocess.run([sys.executable, str(GRID), *flags, "--set", "layers=3"], env=environment(), capture_output=True, text=True, timeout=60)
         assert wrong.returncode == 2 and wrong.stderr.startswith("grid.py: layers=3 is no multiple of two chunks"), wrong
 

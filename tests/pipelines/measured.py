@@ -226,7 +226,7 @@ def check_refusals(plan: Plan) -> None:
                           (about(step, pp="two"), "does not say the pp"), (about(step, layers="0"), "does not say the layers"),
                           (trace([]), "has no ops"), ("[" * 100, "nests deeper")):
         plan.refuses(f"{says}", content if isinstance(content, dict) else plan.write(content), serial)
-    for broken in ({"name": "F.rest L0 mb0"}, {"name": "x"}, {"pid": -1}, {"tid": 7}, {"ts": None}, {"dur": -1}, {"args": {}},
+    for broken in ({"name": "F.rest L0 mb0"}, {"name": "x"}, {"pid": -1}, {"pid": 2**31 - 1}, {"tid": 7}, {"ts": None}, {"dur": -1}, {"args": {}},
                    {"ts": 1e300}):
         changed = copy.deepcopy(step)
         changed["traceEvents"][3] |= broken
