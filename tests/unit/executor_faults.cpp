@@ -18,6 +18,17 @@ struct silent_peers {
   tensor receive(message const&) { return {}; }
 };
 
+/// A layer of a model in which nothing crosses from layer to layer.
+struct Alone : Phase<mlp> {
+  using reads = values<>;
+  using writes = values<>;
+  int* passes;
+  explicit Alone(int& count) : passes(&count) {}
+  void forward(auto&) { ++*passes; }
+  void backward(auto&) { *passes += 100; }
+};
+struct AloneLayer : Block<Alone> {};
+
 /// The sentence with which an executor refuses to be made; empty if it is made.
 template <class S> std::string refusal(std::string const& picture, sizes const& wanted, bool linked = false) {
   toy::network<typename S::model> net(picture, wanted.microbatches > 0 ? wanted.microbatches : 1);
@@ -193,6 +204,23 @@ TEST_CASE("stages that hand nothing to each other are refused in words", "[execu
              ContainsSubstring("stretto[E67]: a layer or message needs the gradient of a value that no layer "
                                "behind it reads: the message of microbatch 0") &&
                  ContainsSubstring("at the gradient of hidden; add a layer behind it"));
+}
+
+TEST_CASE("ranks whose layers hand nothing on run each for itself", "[executor]") {
+  using Step = Schedule<Blocks<AloneLayer>, TwoStream1F1B, OneFOneB>;
+  for (int const rank : {0, 1})
+    for (int const layers : {0, 2}) {
+      int passes = 0;
+      layer_list<Blocks<AloneLayer>> list;
+      for (int l = 0; l < layers; ++l) list.add(layer<AloneLayer>(Alone(passes)));
+      toy::tensors<toy::number> numbers;
+      null_lanes lanes;
+      silent_peers peers;
+      executor run(Step{}, backend{numbers, lanes, peers}, list,
+                   sizes{.microbatches = 3, .ranks = 2, .rank = rank});
+      run();
+      CHECK(passes == 303 * layers);
+    }
 }
 
 TEST_CASE("a rank without layers runs", "[executor]") {
