@@ -143,6 +143,7 @@ nlohmann::ordered_json json_of(options const& o, run_result const& run) {
   for (auto const each : run.losses) losses.push_back(nine_digits(each));
   return {{"policy", name_of(run.how)},
           {"pipeline", run.pipeline},
+          {"chunks", plan_of(o, run.how).facts().chunks},
           {"ranks", o.ep * o.pp},
           {"process_ids", run.process_ids},
           {"config", config_of(o)},

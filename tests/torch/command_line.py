@@ -268,10 +268,10 @@ def check_pipeline_results(program: str, text: str, folder: pathlib.Path) -> Non
 
     serial = one("--policy", "serial")
     file = folder / "trace.json"
-    for pipeline, policy, ranks, *more in (("dual_pipe_v", "split_dw", 3), ("interleaved", "autograd", 2, "--chunks", "3")):
+    for pipeline, policy, ranks, chunks, *more in (("dual_pipe_v", "split_dw", 3, 2), ("interleaved", "autograd", 2, 3, "--chunks", "3")):
         trace = ["--trace", str(file)] if policy != "autograd" else []
         found = one("--pipeline", pipeline, "--policy", policy, "--pp", str(ranks), *more, *trace)
-        assert (found["pipeline"], found["policy"], found["ranks"]) == (pipeline, policy, 2 * ranks)
+        assert (found["pipeline"], found["policy"], found["ranks"], found["chunks"]) == (pipeline, policy, 2 * ranks, chunks)
         assert found["config"]["pp"] == ranks
         for key in ("losses", "grad_digest", "heldout_loss"):
             assert found[key] == serial[key], (pipeline, key)
