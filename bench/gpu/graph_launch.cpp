@@ -1,5 +1,5 @@
-/// What the host pays for a step of the language model that is one CUDA graph, beside the same step issued, for several
-/// numbers of layers in turns. One rank, the split schedule, shapes so small that the host is what costs.
+/// What the host pays for a step of the language model that is one CUDA graph, launched by the host and by the GPU, beside the
+/// same step issued, for several numbers of layers in turns. One rank, the split schedule, shapes so small that the host is what costs.
 /// Arguments: NAME=NUMBER. Prints JSON.
 
 #include "program.hpp"
@@ -63,27 +63,35 @@ public:
     step_ = std::make_unique<step>(parts, cuda::lane_options{}, current_stream{}, &board_);
     graph_.warm([this] { step_->run(); });
     graph_.capture([this] { step_->run(); });
+    by_gpu_.launch_by(cuda::graph_launch::by_gpu);
+    by_gpu_.warm([this] { step_->run(); });
+    by_gpu_.capture([this] { step_->run(); });
   }
 
   void measure(bool counts) {
     for (auto const& each : model_.parameters()) each.weight->zero_grad();
     model_.step().slot_use.zero_();
     cuda::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    auto const time = [&](graph& of, std::vector<double>& launches, std::vector<double>& replays) {
+      double const start = microseconds();
+      of.replay();
+      double const launched = microseconds();
+      of.wait();
+      double const replayed = microseconds();
+      if (!counts) return;
+      launches.push_back(launched - start);
+      replays.push_back(replayed - start);
+    };
+    time(graph_, launch, replay);
+    time(by_gpu_, gpu_launch, gpu_replay);
     double const start = microseconds();
-    graph_.replay();
-    double const launched = microseconds();
-    graph_.wait();
-    double const replayed = microseconds();
     step_->run();
-    double const issued = microseconds();
-    if (!counts) return;
-    launch.push_back(launched - start);
-    replay.push_back(replayed - start);
-    eager.push_back(issued - replayed);
+    if (counts) eager.push_back(microseconds() - start);
   }
   std::size_t nodes() const { return graph_.nodes(); }
   int layers() const { return config_.layers; }
-  std::vector<double> launch, replay, eager;
+  bool is_by_gpu() const { return by_gpu_.launched_by() == cuda::graph_launch::by_gpu; }
+  std::vector<double> launch, replay, gpu_launch, gpu_replay, eager;
 
 private:
   using step = schedule_step<SplitStep, tensors, lanes, stretto::no_peers<at::Tensor>>;
@@ -111,7 +119,8 @@ private:
   no_stage_peers alone_;
   stretto::host::failure_board& board_;
   std::unique_ptr<step> step_;
-  cuda::step_graph<current_stream, stretto::torch_cuda::graph_memory> graph_;
+  using graph = cuda::step_graph<current_stream, stretto::torch_cuda::graph_memory>;
+  graph graph_, by_gpu_;
 };
 
 void print(char const* name, std::vector<double> const& values, char const* behind) {
@@ -138,14 +147,18 @@ void run() {
       std::printf("    {\"layers\": %d, \"nodes\": %zu, ", each->layers(), each->nodes());
       print("launch", each->launch, ", ");
       print("replay", each->replay, ", ");
+      std::printf("\"by_gpu\": %s, ", each->is_by_gpu() ? "true" : "false");
+      print("gpu_launch", each->gpu_launch, ", ");
+      print("gpu_replay", each->gpu_replay, ", ");
       print("eager", each->eager, ", ");
       // What a forward and a backward of one layer take, where the host is the longer one.
       std::printf("\"eager_of_a_pair\": %.1f}%s\n",
                   quantile(each->eager, 0.5) / (each->layers() * setting["microbatches"]),
                   each == steps.back() ? "" : ",");
     }
-    std::printf("  ],\n  \"launch_of_32_to_4\": %.3f\n}\n",
-                quantile(steps.back()->launch, 0.5) / quantile(steps.front()->launch, 0.5));
+    std::printf("  ],\n  \"launch_of_32_to_4\": %.3f, \"gpu_launch_of_32_to_4\": %.3f\n}\n",
+                quantile(steps.back()->launch, 0.5) / quantile(steps.front()->launch, 0.5),
+                quantile(steps.back()->gpu_launch, 0.5) / quantile(steps.front()->gpu_launch, 0.5));
     // On the thread whose device and streams they have.
     steps.clear();
   });

@@ -44,6 +44,7 @@ struct node {
   std::function<void()> run;
   std::vector<node*> behind;
   std::size_t stream = 0; ///< nodes of one stream run one after the other
+  bool fits_a_body = true; ///< of a conditional node
   std::atomic<bool> done{false};
 };
 struct capture {
@@ -125,12 +126,15 @@ struct CUevent_st {
 struct CUgraph_st {
   std::vector<std::unique_ptr<node>> nodes;
   std::size_t streams = 0;
+  /// What a conditional node runs; a graph with one has nothing else.
+  std::unique_ptr<CUgraph_st> body;
+  cudaGraph_t as_told = nullptr;
 };
 struct CUgraphExec_st : CUgraph_st {};
 
 namespace {
 
-cudaError_t issue(CUstream_st* on, std::function<void()> what) {
+cudaError_t issue(CUstream_st* on, std::function<void()> what, bool fits_a_body = true) {
   if (!on) {
     what();
     return cudaSuccess;
@@ -141,6 +145,7 @@ cudaError_t issue(CUstream_st* on, std::function<void()> what) {
   }
   auto made = std::make_unique<node>();
   made->run = std::move(what);
+  made->fits_a_body = fits_a_body;
   made->behind = std::exchange(on->tips, {made.get()});
   auto& streams = on->part_of->streams;
   made->stream = streams.try_emplace(on, streams.size()).first->second;
@@ -185,12 +190,15 @@ CUresult batch_of_memory_operations(CUstream on, unsigned count, CUstreamBatchMe
     if (each.operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 &&
         each.writeValue.flags != CU_STREAM_WRITE_VALUE_DEFAULT)
       return CUDA_ERROR_NOT_SUPPORTED;
-    issue(on, [each] {
-      if (each.operation == CU_STREAM_MEM_OP_WRITE_VALUE_32)
-        word(each.writeValue.address).store(each.writeValue.value);
-      else
-        while (!is_met(each)) rest();
-    });
+    issue(
+        on,
+        [each] {
+          if (each.operation == CU_STREAM_MEM_OP_WRITE_VALUE_32)
+            word(each.writeValue.address).store(each.writeValue.value);
+          else
+            while (!is_met(each)) rest();
+        },
+        false);
   }
   return CUDA_SUCCESS;
 }
@@ -405,6 +413,10 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
       std::this_thread::sleep_for(std::chrono::microseconds(300));
   });
 }
+cudaError_t cudaLaunchHostFunc(cudaStream_t on, cudaHostFn_t call, void* with) {
+  return issue(
+      on, [=] { call(with); }, false);
+}
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
   return cudaMemsetAsync(to, value, bytes, nullptr);
 }
@@ -454,12 +466,49 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* made) {
   }
   *made = nullptr;
   if (!joined) return fails(cudaErrorStreamCaptureUnjoined);
-  *made = new CUgraph_st{std::move(ended->nodes), ended->streams.size()};
+  *made = new CUgraph_st{std::move(ended->nodes), ended->streams.size(), nullptr, nullptr};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphCreate(cudaGraph_t* made, unsigned) {
+  *made = new CUgraph_st;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle* made, cudaGraph_t,
+                                             unsigned by_default, unsigned) {
+  *made = by_default;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphAddNode(cudaGraphNode_t*, cudaGraph_t graph, cudaGraphNode_t const*,
+                             cudaGraphEdgeData const*, std::size_t, cudaGraphNodeParams* of) {
+  if (of->type != cudaGraphNodeTypeConditional || of->conditional.handle != 1)
+    return fails(cudaErrorNotSupported);
+  graph->body = std::make_unique<CUgraph_st>();
+  graph->as_told = graph->body.get();
+  of->conditional.phGraph_out = &graph->as_told;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t*, cudaGraph_t graph, cudaGraphNode_t const*,
+                                       std::size_t, cudaGraph_t child) {
+  std::map<node*, node*> copies;
+  for (auto const& each : child->nodes) {
+    auto copy = std::make_unique<node>();
+    copy->run = each->run;
+    copy->stream = each->stream;
+    copy->fits_a_body = each->fits_a_body;
+    for (node* const before : each->behind) copy->behind.push_back(copies.at(before));
+    copies[each.get()] = copy.get();
+    graph->nodes.push_back(std::move(copy));
+  }
+  graph->streams = child->streams;
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long) {
   if (std::getenv("STRETTO_SLOW_GRAPHS")) std::this_thread::sleep_for(std::chrono::seconds(1));
-  *made = new CUgraphExec_st{{std::move(graph->nodes), graph->streams}};
+  if (graph->body)
+    for (auto const& each : graph->body->nodes)
+      if (!each->fits_a_body) return fails(cudaErrorNotSupported);
+  auto& whole = graph->body ? *graph->body : *graph;
+  *made = new CUgraphExec_st{{std::move(whole.nodes), whole.streams, nullptr, nullptr}};
   return cudaSuccess;
 }
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, std::size_t* count) {

@@ -112,8 +112,10 @@ bool replays_do_as_steps_do(relay& step, cuda::step_graph<>& graph, int count) {
 } // namespace
 
 TEST_CASE("a step on lanes is captured once and replayed with other data", "[gpu]") {
+  auto const by = GENERATE(cuda::graph_launch::by_host, cuda::graph_launch::by_gpu);
   relay step;
   cuda::step_graph<> graph;
+  graph.launch_by(by);
   step.put(numbers(100));
   graph.warm(step);
   CHECK(step.found() == numbers(100));
@@ -121,6 +123,7 @@ TEST_CASE("a step on lanes is captured once and replayed with other data", "[gpu
   graph.capture(step);
   // Nothing has run.
   CHECK(step.found() == numbers(100));
+  CHECK(graph.launched_by() == by);
   CHECK(replays_do_as_steps_do(step, graph, 20));
   // Lanes serve ordinary steps as before, and can be captured again.
   step.put(numbers(102));
@@ -134,6 +137,7 @@ TEST_CASE("a replay runs behind what its thread issued before, and in front of w
           "[gpu]") {
   relay step;
   cuda::step_graph<> graph;
+  graph.launch_by(GENERATE(cuda::graph_launch::by_host, cuda::graph_launch::by_gpu));
   graph.warm(step);
   graph.capture(step);
   cuda::stream own;
@@ -155,6 +159,34 @@ TEST_CASE("a step that was never run is not captured, and none that was not capt
   cuda::step_graph<> graph;
   CHECK_THROWS_WITH(graph.capture(step), ContainsSubstring("call warm first"));
   CHECK_THROWS_WITH(graph.replay(), ContainsSubstring("call capture first"));
+}
+
+TEST_CASE("a step whose nodes the GPU cannot issue is launched by the host, and why is told", "[gpu]") {
+  relay step;
+  int calls = 0;
+  bool calls_host = true;
+  auto const issue = [&] {
+    if (calls_host)
+      cuda::check(cudaLaunchHostFunc(
+                      cuda::thread_stream{}.current(), [](void* of) { ++*static_cast<int*>(of); }, &calls),
+                  "cudaLaunchHostFunc");
+    step();
+  };
+  cuda::step_graph<> graph;
+  graph.launch_by(cuda::graph_launch::by_gpu);
+  graph.warm(issue);
+  graph.capture(issue);
+  CHECK(graph.launched_by() == cuda::graph_launch::by_host);
+  CHECK_THAT(graph.why_by_host(), ContainsSubstring("cuda"));
+  CHECK(replays_do_as_steps_do(step, graph, 3));
+  CHECK(calls == 4);
+  // The next capture is asked anew.
+  calls_host = false;
+  graph.capture(issue);
+  CHECK(graph.launched_by() == cuda::graph_launch::by_gpu);
+  CHECK(graph.why_by_host().empty());
+  CHECK(replays_do_as_steps_do(step, graph, 3));
+  CHECK(calls == 4);
 }
 
 TEST_CASE("an op that waits for the GPU cannot be captured and is named", "[gpu]") {
@@ -273,6 +305,7 @@ private:
 using shared_graph = cuda::step_graph<cuda::thread_stream, cuda::no_graph_memory, host::communicator>;
 
 template <class Exchange> void check_shared_graph(int count) {
+  auto const by = GENERATE(cuda::graph_launch::by_host, cuda::graph_launch::by_gpu);
   host::group_options settings;
   settings.deadline = std::chrono::seconds(10);
   host::group group(count, settings);
@@ -282,9 +315,10 @@ template <class Exchange> void check_shared_graph(int count) {
     cuda::check(cudaSetDevice(0), "cudaSetDevice");
     round_trip<Exchange> step(group, rank);
     shared_graph graph({}, {}, group.communicator(rank, 1), [&group] { return group.board().failed(); });
+    graph.launch_by(by);
     graph.warm(step);
     graph.capture(step);
-    bool kept = true;
+    bool kept = rank != 0 || graph.launched_by() == by;
     for (int i = 0; i < 20; ++i) {
       step.put(numbers(10 * i + rank));
       graph.replay();

@@ -3,6 +3,7 @@
 #include <stretto/adapter.hpp>
 #include <stretto/adapters/cuda/error.hpp>
 #include <stretto/adapters/cuda/follow.hpp>
+#include <stretto/adapters/cuda/graph_launch.hpp>
 #include <stretto/adapters/cuda/handles.hpp>
 #include <stretto/adapters/cuda/joint_capture.hpp>
 #include <stretto/adapters/cuda/share.hpp>
@@ -15,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -126,6 +128,13 @@ public:
   /// Kernels, copies and joints of the graph; 0 on other ranks than the first.
   std::size_t nodes() const noexcept { return nodes_; }
 
+  /// Who is to issue its nodes, from the next capture on.
+  void launch_by(graph_launch wanted) noexcept { wanted_ = wanted; }
+  /// Who issues the nodes of what was captured; for rank 0 to ask.
+  graph_launch launched_by() const noexcept { return graph_.how(); }
+  /// What the driver said of a graph whose nodes the GPU was to issue and does not; else empty. For rank 0 to ask.
+  std::string const& why_by_host() const noexcept { return graph_.why_by_host(); }
+
   /// Launches the step behind what the current stream of every rank has done, and returns at once; what they do next runs
   /// behind the step.
   void replay() {
@@ -135,7 +144,7 @@ public:
     meet();
     if (me_ == 0) {
       for (auto const& each : all_->before) each.wait(stream_.get());
-      check(cudaGraphLaunch(graph_, stream_.get()), "cudaGraphLaunch");
+      graph_.launch(stream_.get());
       all_->ended.record(stream_.get());
     }
     meet();
@@ -154,7 +163,7 @@ private:
     if (ones_.size() > 1) ranks_.exchange_counts(ones_.data(), counts_.data());
   }
   void forget() {
-    if (graph_) static_cast<void>(cudaGraphExecDestroy(std::exchange(graph_, nullptr)));
+    graph_.forget();
     is_captured_ = false;
     nodes_ = 0;
   }
@@ -183,9 +192,9 @@ private:
         throw std::runtime_error("step_graph: another rank could not issue its step into the graph");
       check(cudaStreamEndCapture(stream_.get(), &made), "the capture of a step (cudaStreamEndCapture)");
       check(cudaGraphGetNodes(made, nullptr, &nodes_), "cudaGraphGetNodes");
-      check(cudaGraphInstantiate(&graph_, made, 0), "cudaGraphInstantiate");
+      graph_.make(made, wanted_);
       check(cudaGraphDestroy(std::exchange(made, nullptr)), "cudaGraphDestroy");
-      check(cudaGraphUpload(graph_, stream_.get()), "cudaGraphUpload");
+      graph_.upload(stream_.get());
       check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
     } catch (...) {
       discard(made);
@@ -240,7 +249,8 @@ private:
   std::shared_ptr<detail::joint_capture> all_;
   stream stream_;
   edge begun_;
-  cudaGraphExec_t graph_ = nullptr;
+  graph_launch wanted_ = graph_launch::by_host;
+  detail::executable_graph graph_;
   std::size_t nodes_ = 0;
   bool is_warm_ = false, is_captured_ = false;
 };
