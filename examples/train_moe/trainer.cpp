@@ -117,6 +117,9 @@ public:
     result.link_seconds = linked_.modelled_us() * 1e-6;
     collect(result, std::move(hashes), exposed);
     result.held_out_loss = evaluate();
+    if (!std::isfinite(result.held_out_loss))
+      throw std::runtime_error(
+          "the loss of held-out bytes after the last step is not finite; a smaller --lr may help");
     return result;
   }
 

@@ -166,21 +166,23 @@ def check_launch(program: str, text: str) -> None:
 def check_patience(program: str, text: str, folder: pathlib.Path) -> None:
     """A rank may wait longer than the deadline for others that work."""
     file = folder / "patience.json"
-    flags = ["--text", text, "--ep", "1", "--pp", "3", "--pipeline", "serial", "--layers", "20", "--microbatches", "1", "--batch", "128",
+    flags = ["--text", text, "--ep", "1", "--pp", "3", "--pipeline", "serial", "--microbatches", "1", "--batch", "128",
              "--hidden", "64", "--ffn", "64", "--seq", "64", "--steps", "1", "--json", str(file)]
 
-    def waits(deadline: int) -> float:
+    def waits(deadline: int, layers: int) -> float:
         """Of the first rank, in seconds: for the other two thirds of the layers of the one microbatch."""
-        answer = subprocess.run(["sh", str(LAUNCH), "3", "--", program, *flags, "--deadline", str(deadline)], env=environment(),
-                                capture_output=True, text=True, timeout=280)
+        answer = subprocess.run(["sh", str(LAUNCH), "3", "--", program, *flags, "--layers", str(layers), "--deadline", str(deadline)],
+                                env=environment(), capture_output=True, text=True, timeout=280)
         assert answer.returncode == 0 and answer.stderr == "", answer
         return json.loads(file.read_text())["schedule_seconds"][0] * 2 / 3
 
     # How long it waits here and now; with half of that for a deadline an op of those that work may take many times as long as it does.
-    waited = waits(60)
+    layers = 20
+    while (waited := waits(60, layers)) < 2.5:
+        layers *= 2
     for _ in range(4):
         deadline = max(1, int(waited / 2))
-        waited = waits(deadline)
+        waited = waits(deadline, layers)
         if waited > deadline:
             return
     raise AssertionError(f"no rank waited longer than the deadline: {waited:.1f} s, {deadline} s")
