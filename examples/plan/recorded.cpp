@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <tuple>
@@ -21,20 +22,28 @@ using nlohmann::json;
 
 constexpr std::size_t largest_file = std::size_t{1} << 28;
 constexpr double latest_us = 1e13;
-constexpr int most_ranks = 4096, most_layers = 4096;
+constexpr int most_ranks = 4096, most_layers = 4096, most_microbatches = 1'000'000;
 
 /// What a trace must say of its run, and the numbers among it with their largest value.
 constexpr char const* words[] = {"policy",  "pipeline", "batch",  "seq",    "hidden", "heads",     "ffn",
                                  "experts", "top_k",    "shared", "device", "dtype",  "link_gbps", "link_us"};
-constexpr std::pair<char const*, int> numbers[] = {{"pp", most_ranks},          {"ep", most_ranks},
-                                                   {"microbatches", 1'000'000}, {"chunks", most_ranks},
-                                                   {"layers", most_layers},     {"dense", most_layers}};
+constexpr std::pair<char const*, int> numbers[] = {
+    {"pp", most_ranks},     {"ep", most_ranks},      {"microbatches", most_microbatches},
+    {"chunks", most_ranks}, {"layers", most_layers}, {"dense", most_layers}};
 
 std::optional<int> whole(std::string_view text, int most) {
   int value = 0;
   auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc{} && end == text.data() + text.size() && value >= 0 && value <= most) return value;
   return std::nullopt;
+}
+
+/// Where it is one: `get` would cut a fraction off, and bits of a long number.
+std::optional<int> whole_number(json const& number, int most) {
+  if (!number.is_number_integer()) return std::nullopt;
+  auto const value = number.get<std::int64_t>();
+  if (value < 0 || value > most) return std::nullopt;
+  return static_cast<int>(value);
 }
 
 std::optional<stretto::pass> pass_of(char letter) {
@@ -59,16 +68,16 @@ std::optional<stretto::span> op_of(json const& event) {
     if (space == std::string::npos || space < 3 || name[1] != '.') return std::nullopt;
     auto const what = pass_of(name[0]);
     auto const phase = phase_of(std::string_view(name).substr(2, space - 2));
-    int const rank = event.at("pid").get<int>(), lane = event.at("tid").get<int>();
-    int const layer = event.at("args").at("layer").get<int>(),
-              microbatch = event.at("args").at("microbatch").get<int>();
+    auto const rank = whole_number(event.at("pid"), most_ranks * most_ranks - 1),
+               lane = whole_number(event.at("tid"), 1);
+    // The embedding and the head are layers too.
+    auto const layer = whole_number(event.at("args").at("layer"), most_layers + 1),
+               microbatch = whole_number(event.at("args").at("microbatch"), most_microbatches);
     double const start = event.at("ts").get<double>(), length = event.at("dur").get<double>();
-    if (!what || !phase || rank < 0 || rank >= most_ranks * most_ranks || lane < 0 || lane > 1 || layer < 0 ||
-        microbatch < 0)
-      return std::nullopt;
+    if (!what || !phase || !rank || !lane || !layer || !microbatch) return std::nullopt;
     if (!(std::abs(start) <= latest_us && length >= 0 && length <= latest_us)) return std::nullopt;
-    return stretto::span{{*phase, *what, static_cast<stretto::lane>(lane), layer, microbatch},
-                         rank,
+    return stretto::span{{*phase, *what, static_cast<stretto::lane>(*lane), *layer, *microbatch},
+                         *rank,
                          start / 1000,
                          (start + length) / 1000};
   } catch (json::exception const&) {

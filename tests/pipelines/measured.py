@@ -227,7 +227,8 @@ def check_refusals(plan: Plan) -> None:
                           (trace([]), "has no ops"), ("[" * 100, "nests deeper")):
         plan.refuses(f"{says}", content if isinstance(content, dict) else plan.write(content), serial)
     for broken in ({"name": "F.rest L0 mb0"}, {"name": "x"}, {"pid": -1}, {"pid": 2**31 - 1}, {"tid": 7}, {"ts": None}, {"dur": -1}, {"args": {}},
-                   {"ts": 1e300}):
+                   {"ts": 1e300}, {"pid": 2**40}, {"pid": 0.5}, {"tid": 2**32}, {"args": {"layer": 2**32 + 1, "microbatch": 0}},
+                   {"args": {"layer": 1.9, "microbatch": 0}}, {"args": {"layer": 1, "microbatch": 0.5}}):
         changed = copy.deepcopy(step)
         changed["traceEvents"][3] |= broken
         plan.refuses("has an event that is no op", changed, serial)
