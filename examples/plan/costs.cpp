@@ -154,6 +154,11 @@ layer_costs find_costs(std::string const& text) {
   }
   json const file = read_json("--costs", text, 1 << 20,
                               fmt::format("a preset ({}) or a JSON file of a dozen numbers", listed(names)));
+  if (file.is_object() && file.contains("traceEvents"))
+    throw usage_error(fmt::format(
+        "--costs: '{}' is a trace, with the costs of another traced step's ops; name that step with "
+        "--measured TRACE",
+        shown(text)));
   return from_json(text, file);
 }
 

@@ -236,6 +236,8 @@ def check_refusals(plan: Plan) -> None:
     plan.refuses("cannot read", "no/such/file", serial)
     alone = subprocess.run([plan.program, "--measured", plan.write(step)], capture_output=True, text=True)
     assert alone.returncode == 2 and "--measured needs --costs" in alone.stderr, alone
+    without = subprocess.run([plan.program, "--costs", plan.write(serial)], capture_output=True, text=True)
+    assert without.returncode == 2 and "is a trace" in without.stderr and "--measured TRACE" in without.stderr, without
     for preset in ("unit", "deepseek_h800"):
         plan.refuses(f"no preset such as --costs {preset}; give --costs the trace of a serial run", step, preset)
 
