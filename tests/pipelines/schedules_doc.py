@@ -83,9 +83,12 @@ PREDICTED = """\
 
 `train_moe --trace` writes down the ops of its last step. `plan --measured` sets that step beside the replay of its plan. What an
 op costs comes from the trace of another run of the same model, in which one op runs at a time: the mean over the microbatches.
-Where that trace has as many ranks as the step it is of a run for each pipeline rank, and an op costs what it took in the run of
-its rank: cores of one machine differ in speed, and a pipeline waits for its slowest rank. `bench/gpu/grid.py` makes such traces. The policy of a serial run is `serial`, or that of the step, which puts communication on the lane where it will run. So nothing is fitted to the step that
-is predicted, and what the replay leaves out shows: messages, the time to wake a thread, and ops that slow each other down. The plan
+That trace may be put together from one such run for each pipeline rank, with p times the expert ranks added to the `pid` of every
+op in the run of rank p. An op then costs what it took in the run of its rank: cores of one machine differ in speed, and a
+pipeline waits for its slowest rank. `bench/gpu/grid.py` does so where ranks keep to cores of their own.
+
+The policy of a serial run is `serial`, or that of the step, which puts communication on the lane where it will run. So nothing is
+fitted to the step that is predicted, and what the replay leaves out shows: messages, the time to wake a thread, and ops that slow each other down. The plan
 replayed with the times of the step's own ops tells the last from the others.
 
     train_moe --text /usr/include/c++ --layers 6 --ep 1 --microbatches 6 --steps 3 --policy serial --pipeline zero_bubble_h1 \\
