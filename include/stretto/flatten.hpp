@@ -35,6 +35,7 @@ public:
   }
 
   STRETTO_COLD void receive(placed_step const& p) {
+    if (chain_.count == 0) return; // Nothing is sent.
     bool const gradient = p.arriving.gradient;
     int const slot = gradient ? p.backward_slot : p.forward_slot;
     op o = message_row(gradient, false, p.chunk, slot, p.arriving.microbatch, p.arriving.peer);

@@ -208,19 +208,22 @@ TEST_CASE("stages that hand nothing to each other are refused in words", "[execu
 
 TEST_CASE("ranks whose layers hand nothing on run each for itself", "[executor]") {
   using Step = Schedule<Blocks<AloneLayer>, TwoStream1F1B, OneFOneB>;
-  for (int const rank : {0, 1})
-    for (int const layers : {0, 2}) {
-      int passes = 0;
-      layer_list<Blocks<AloneLayer>> list;
-      for (int l = 0; l < layers; ++l) list.add(layer<AloneLayer>(Alone(passes)));
-      toy::tensors<toy::number> numbers;
-      null_lanes lanes;
-      silent_peers peers;
-      executor run(Step{}, backend{numbers, lanes, peers}, list,
-                   sizes{.microbatches = 3, .ranks = 2, .rank = rank});
-      run();
-      CHECK(passes == 303 * layers);
-    }
+  // Of three ranks one has neighbours on both sides.
+  for (int const ranks : {2, 3})
+    for (int rank = 0; rank < ranks; ++rank)
+      for (int const layers : {0, 2}) {
+        int passes = 0;
+        layer_list<Blocks<AloneLayer>> list;
+        for (int l = 0; l < layers; ++l) list.add(layer<AloneLayer>(Alone(passes)));
+        toy::tensors<toy::number> numbers;
+        null_lanes lanes;
+        silent_peers peers;
+        executor run(Step{}, backend{numbers, lanes, peers}, list,
+                     sizes{.microbatches = 3, .ranks = ranks, .rank = rank});
+        run();
+        CHECK(passes == 303 * layers);
+        CHECK(run.table().ops.size() == std::size_t(6 * layers));
+      }
 }
 
 TEST_CASE("a rank without layers runs", "[executor]") {
