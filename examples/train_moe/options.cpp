@@ -1,6 +1,5 @@
 #include "options.hpp"
 
-#include "own_cores.hpp"
 #include "run_plan.hpp"
 #include "suggest.hpp"
 
@@ -102,10 +101,6 @@ void check_together(options const& o) {
                     o.pp, o.ep * o.pp, most_ranks));
   if (o.own_cores && m.device == device_kind::cuda)
     throw input_error("--own-cores is for ranks that compute on cores; leave it out with --device cuda");
-  if (o.own_cores && usable_cores() < 2 * o.ep * o.pp)
-    throw input_error(fmt::format(
-        "--own-cores takes two cores a rank, and {} ranks may use {}; lower --pp or --ep, or leave it out",
-        o.ep * o.pp, usable_cores()));
   // Refuses what the pipeline cannot serve.
   plan_of(o, o.compare ? policy::serial : o.how);
 }

@@ -8,6 +8,7 @@
 #include <stretto/adapters/torch/threads.hpp>
 
 #include <stdexcept>
+#include <string>
 
 namespace train_moe {
 namespace {
@@ -26,7 +27,13 @@ private:
 
 class cpu : public run_device {
 public:
-  void prepare(options const&, std::optional<rank_place> const&) const override { count_tensor_memory(); }
+  void prepare(options const& o, std::optional<rank_place> const&) const override {
+    if (o.own_cores && usable_cores() < 2 * o.ep * o.pp)
+      throw input_error("--own-cores takes two cores a rank, and " + std::to_string(o.ep * o.pp) +
+                        " ranks may use " + std::to_string(usable_cores()) +
+                        "; lower --pp or --ep, or leave it out");
+    count_tensor_memory();
+  }
   void start_rank(options const& o, rank_place const& place) const override {
     stretto::torch::use_one_thread();
     if (o.own_cores) keep_to_own_cores(place.rank, o.pp * o.ep);
