@@ -129,6 +129,8 @@ nlohmann::ordered_json config_of(options const& o) {
   config["capacity"] = o.capacity > 0 ? nlohmann::ordered_json(o.capacity) : nullptr;
   config["graph"] = o.graph;
   config["attention"] = o.repeatable ? "repeatable" : "fast";
+  config["own_cores"] = o.own_cores;
+  config["comm_ctas"] = o.comm_ctas;
   config["link_gbps"] = o.link_gbps > 0 ? nlohmann::ordered_json(o.link_gbps) : nullptr;
   config["link_us"] = o.link_us > 0 ? nlohmann::ordered_json(o.link_us) : nullptr;
   config["text"] = o.text.string();
