@@ -1,170 +1,216 @@
-"""sanitizer.py BUILD: the GPU tests of a build folder under compute-sanitizer, as a table; exit 1 if anything was found or did not end, or if
-initcheck does not see what it must.
+"""sanitizer.py BUILD: the GPU tests of a build folder under compute-sanitizer, as a table of which each row is printed when its run has ended;
+exit 1 if anything was found or did not end, or if initcheck does not see what it must.
+
+What has ended is not run again: a second call with the same --logs goes on where the time of the first was over. Delete a log to run it again.
 
 Errors of API calls are not counted: tests make some on purpose. Left out are cases in which ranks are killed and those that leave waits out on
-purpose; with STRETTO_UNDER_A_TOOL some cases take fewer sizes or steps. initcheck does not see what kernels write by copies that a tensor map describes, as those of cuBLAS and cuDNN for
-Hopper do; a program shows that first, and what these libraries write is told to initcheck by modules that are loaded before the tests. Nor does it
-see what another process writes, and it looks at the copies of a graph before the graph has run: there it does not look at copies.
+purpose; with STRETTO_UNDER_A_TOOL a case takes each of its ways to copy or compute once. initcheck does not see what kernels write by copies that a tensor map
+describes, as those of cuBLAS and cuDNN for Hopper do; a program shows that, and what these libraries write is told to initcheck by modules that are loaded
+before the tests. Nor does it see what another process writes, and it looks at the copies of a graph before the graph has run: there it does not look at copies.
 """
 
 import argparse
 import concurrent.futures
-import itertools
 import os
 import pathlib
-import queue
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from typing import NamedTuple
 
 POLICIES, THREADS = "train_moe_cuda_policies", "train_moe_cuda_threads"
-# Program and cases, those that take long first. Without "two" it sees one of the GPUs.
+# Program, cases and GPUs that it sees, those that take long first. Only what takes minutes is cut into parts, since each loads torch or NCCL anew.
 RUNS = [
-    (THREADS, ["stages of a pipeline that are threads*"], "two"),
-    (POLICIES, ["late ops and memory that is written over as soon*"], ""),
-    (THREADS, ["every transport*"], "two"),
-    (POLICIES, ["a captured step*"], ""),
-    (POLICIES, ["the same with experts*"], ""),
-    (POLICIES, ["choices without a slot*"], ""),
-    (POLICIES, ["with slots*"], ""),
-    (POLICIES, ["on a GPU every policy*"], ""),
-    (POLICIES, ["late ops and memory that is written over change*,runs in several threads*,a GPU learns*"], ""),
-    (THREADS, ["*joined by NCCL*"], "two"),
-    ("c10d_rows", [], "two"),
-    ("nccl_rows", ["~when one of*"], "two"),
-    ("cuda_staged_exchange", ["replays*"], "two"),
-    ("cuda_peer_exchange", ["replays*"], "two"),
-    ("cublas", ["the products of experts are right*"], ""),
-    ("cublas", ["~the products of experts are right*"], ""),
-    ("table_memory", [], ""),
-    ("cuda_staged_exchange", ["~replays*"], "two"),
-    ("cuda_peer_exchange", ["~replays*"], "two"),
-    ("cuda_process_exchange", [], "two"),
-    ("cuda_process_peers", [], "two"),
-    ("nccl_peers", [], "two"),
-    ("train_moe_cuda_kernels", [], ""),
-    ("expert_products", [], ""),
-    ("cuda_peers", [], "two"),
-    ("cuda_step_graph", [], ""),
-    ("cuda_lanes", [], ""),
-    ("cuda_flags", [], ""),
+    ("cuda_process_exchange", "", 2),
+    ("cuda_process_peers", "", 2),
+    (POLICIES, "the same with experts*", 1),
+    (THREADS, "stages of a pipeline that are threads*", 2),
+    (POLICIES, "on a GPU every policy*,with slots*", 1),
+    (POLICIES, "a captured step*", 1),
+    (POLICIES, "late ops and memory that is written over change*,runs in several threads*,choices without a slot*", 1),
+    (POLICIES, "late ops and memory that is written over as soon*,a GPU learns*", 1),
+    (THREADS, "every transport*,of ranks that keep*", 2),
+    ("cublas", "~the products of experts are right*", 1),
+    ("cublas", "the products of experts are right*", 1),
+    ("cuda_peer_exchange", "", 2),
+    ("cuda_staged_exchange", "", 2),
+    ("table_memory", "", 1),
+    ("cuda_step_graph", "", 1),
+    ("cuda_peers", "", 2),
+    ("train_moe_cuda_kernels", "", 1),
+    ("expert_products", "", 1),
+    ("cuda_lanes", "", 1),
+    ("cuda_flags", "", 1),
 ]
-# These show that a missing wait is seen, by reading what is not there yet.
-TOO_EARLY = {"cuda_lanes": ["~device copies*"]}
+# Last, since each process loads all kernels of NCCL, for longer than anything else takes.
+RUNS_OF_NCCL = [
+    ("c10d_rows", "", 2),
+    (THREADS, "*joined by NCCL*", 2),
+    ("nccl_rows", "the smallest budget*", 2),
+    ("nccl_rows", "NCCL brings rows*,what NCCL cannot serve*", 2),
+    ("nccl_rows", "a captured call*", 2),
+    ("nccl_rows", "the watchdog*,a rank that does not come*", 2),
+    ("nccl_peers", "nccl::peers keeps*", 2),
+    ("nccl_peers", "rows and messages*", 2),
+]
+# Of whole programs, cases that initcheck cannot take: they show that a missing wait is seen, by reading what is not there yet.
+TOO_EARLY = {"cuda_lanes": "~device copies*"}
+# initcheck waits for the end of each launch, and here that end needs what the rank would issue next.
+WOULD_HANG = {"rows and messages*"}
 # Under initcheck copies are not looked at: in graphs they are looked at too early, and other processes write what is copied.
-COPIES_UNSEEN = {"a captured step*", "choices without a slot*", "late ops and memory that is written over change*,runs in several threads*,a GPU learns*",
-                 "cuda_process_peers"}
-# Cases of initcheck_sees.
-SEES = ["nothing", "plain", "bulk", "tensor", "tensor_told", "tensor_half_told", "cublas_bf16", "cublas_bf16_told", "cublas_bf16_to_f32", "cublas_bf16_odd",
-        "cublas_f32", "cublas_f64", "graph_kernel", "graph_kernel_copy", "graph_late_copy", "graph_lanes_copy", "graph_memset", "graph_memset_copy", "graph_tensor", "graph_tensor_copy"]
-# Memory that nobody writes, or of which nobody tells all, and what is written plainly or told.
+COPIES_UNSEEN = {"a captured step*", "late ops and memory that is written over change*,runs in several threads*,choices without a slot*",
+                 "*joined by NCCL*", "cuda_process_peers"}
+# Cases of initcheck_sees: memory that nobody writes, or of which nobody tells all, what is written plainly or told, and the others.
+SEES = "initcheck_sees"
 MUST_BE_REPORTED, MUST_NOT = ("nothing", "tensor_half_told"), ("plain", "tensor_told", "cublas_bf16_told", "graph_kernel", "graph_memset")
-FOUND = re.compile(r"ERROR SUMMARY: (\d+) errors?$", re.M)
-TESTS = re.compile(r"All tests passed \([^)]*\)|test cases:[^\n]*|No tests ran")
+OTHERS = ("bulk", "tensor", "cublas_bf16", "cublas_bf16_to_f32", "cublas_bf16_odd", "cublas_f32", "cublas_f64", "graph_kernel_copy", "graph_late_copy",
+          "graph_lanes_copy", "graph_memset_copy", "graph_tensor", "graph_tensor_copy")
+SUMMARY = re.compile(r"^=+ ERROR SUMMARY: (\d+) errors?$", re.M)
+# Printed at once, by ranks that are processes too; a run that is cut has no summary.
+FOUND = re.compile(r"^=+ (?:Invalid|Uninitialized|Misaligned|Out-of-range|Host API memory access error)", re.M)
+TESTS = re.compile(r"All tests passed \([^)]*\)|test cases:[^\n]*|No tests ran|\d+ of the numbers wrong")
 ENDED_CASE = re.compile(r"^\d+\.\d+ s: ", re.M)
+# The last line of a log, if its run came to an end by itself.
+END = re.compile(r"^ended: exit (-?\d+) after (\d+) s$", re.M)
 
 
-def command_of(sanitizer: str, tool: str, number: int, *options: str) -> list:
-    # Each with ports of its own: ten in common are too few for runs of several processes at once.
-    return [sanitizer, "--tool", tool, "--target-processes", "all", "--port", str(50000 + 64 * number), "--max-connections", "64", *options]
+class Run(NamedTuple):
+    program: str
+    cases: str
+    gpus: int
+    tool: str
+
+    def log(self) -> str:
+        name = f"{self.program} {self.cases}".lower().replace("~", "not ")
+        return re.sub(r"[^a-z0-9]+", "_", name).strip("_") + f".{self.tool}.log"
+
+    def command(self, sanitizer: str, port: int, build: pathlib.Path) -> list:
+        # Each with ports of its own: ten in common are too few for runs of several processes at once.
+        start = [sanitizer, "--tool", self.tool, "--target-processes", "all", "--port", str(port), "--max-connections", "64"]
+        if self.program == SEES:
+            return [*start, "--print-limit", "1", build / "tests" / "gpu" / SEES, self.cases]
+        options, cases = ["--report-api-errors", "no"], self.cases
+        if self.tool == "initcheck":
+            # The module for attention has that for products in it.
+            module = build / "tests" / "gpu" / f"written_by_{'attention' if self.program == 'train_moe_cuda_kernels' else 'products'}.so"
+            options += ["--preload-library", str(module.resolve())] if module.exists() else []
+            options += ["--check-api-memory-access", "no"] if {self.program, self.cases} & COPIES_UNSEEN else []
+            cases = cases or TOO_EARLY.get(self.program, "")
+        return [*start, *options, build / "tests" / f"test_{self.program}", "-d", "yes", *filter(None, [cases])]
 
 
-def run(sanitizer: str, tool: str, number: int, one: tuple, given: argparse.Namespace, ends: float, gpus: "queue.Queue[int]") -> dict:
-    program, arguments, which = one
-    if tool == "initcheck" and not arguments:
-        arguments = TOO_EARLY.get(program, [])
-    gpu = gpus.get()
-    limit = min(given.limit, ends - time.monotonic())
-    environment = dict(os.environ, CUDA_DEVICE_MAX_CONNECTIONS="32", STRETTO_UNDER_A_TOOL="1")
-    # Ranks of NCCL want a GPU each where there are several.
-    if not which or given.one_each and not {"nccl", "c10d"} & set(program.split("_")):
-        environment.update(CUDA_VISIBLE_DEVICES=str(gpu), STRETTO_GPUS="1")
-    options = ["--report-api-errors", "no"]
-    if tool == "initcheck":
-        # The module for attention has that for products in it.
-        module = given.build / "tests" / "gpu" / f"written_by_{'attention' if program == 'train_moe_cuda_kernels' else 'products'}.so"
-        options += ["--preload-library", str(module.resolve())] if module.exists() else []
-        options += ["--check-api-memory-access", "no"] if {program, *arguments} & COPIES_UNSEEN else []
-    command = [*command_of(sanitizer, tool, number, *options), given.build / "tests" / ("test_" + program), "-d", "yes", *arguments]
-    log = given.logs / f"{tool}.{number}.{program}.log"
-    start = time.monotonic()
-    with open(log, "w") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment, start_new_session=True)
-        try:
-            code = process.wait(timeout=max(limit, 0))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            code = None
-    gpus.put(gpu)
-    said = log.read_text(errors="replace")
-    ended = ", ".join(TESTS.findall(said)) if code is not None else f"not at its end: {len(ENDED_CASE.findall(said))} cases ended"
-    return dict(program=program, cases=" ".join(arguments) or "all", tool=tool, seconds=time.monotonic() - start, code=code, number=number,
-                errors=sum(map(int, FOUND.findall(said))), ended=ended or f"exit {code}", log=log)
+class Found:
+    """What a log says."""
+
+    def __init__(self, run: Run, log: pathlib.Path):
+        self.run, said = run, log.read_text(errors="replace") if log.exists() else ""
+        end, summaries = END.search(said), SUMMARY.findall(said)
+        self.ended, self.code, self.seconds = bool(end), int(end[1]) if end else None, end[2] if end else "-"
+        self.errors = max(sum(map(int, summaries)), len(FOUND.findall(said)))
+        if not end:
+            self.tests = f"not at its end: {len(ENDED_CASE.findall(said))} cases ended" if said else "not started"
+        else:
+            self.tests = ", ".join(TESTS.findall(said)) or f"exit {self.code}"
+            if not summaries:
+                self.tests += ", no summary of the tool"
+        if run.program == SEES:
+            is_right = self.errors > 0 if run.cases in MUST_BE_REPORTED else self.errors == 0 or run.cases not in MUST_NOT
+        else:
+            is_right = self.code in (0, 4) and self.errors == 0
+        self.is_sound = self.ended and bool(summaries) and is_right
+
+    def row(self) -> str:
+        return f"| `{self.run.program}` | {self.run.cases or 'all'} | {self.run.tool} | {self.errors} | {self.tests} | {self.seconds} |"
 
 
-def what_it_sees(sanitizer: str, number: int, case: str, given: argparse.Namespace) -> tuple[str, bool]:
-    """A row of the table, and whether it may be so."""
-    program = given.build / "tests" / "gpu" / "initcheck_sees"
-    if not program.exists():
-        return f"| `{case}` | not built | |", True
-    try:
-        told = subprocess.run([*command_of(sanitizer, "initcheck", number), "--print-limit", "1", program, case], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, timeout=given.limit)
-    except subprocess.TimeoutExpired:
-        return f"| `{case}` | not at its end | |", False
-    found, wrong = FOUND.search(told.stdout), re.search(r"(\d+) of the numbers wrong", told.stdout)
-    reads = int(found[1]) if found else None
-    row = f"| `{case}` | {'-' if reads is None else reads} | {wrong[1] if wrong else f'exit {told.returncode}'} |"
-    return row, reads is not None and (reads > 0 if case in MUST_BE_REPORTED else reads == 0 or case not in MUST_NOT)
+class Runner:
+    def __init__(self, sanitizer: str, given: argparse.Namespace):
+        self.sanitizer, self.given, self.ends = sanitizer, given, time.monotonic() + given.seconds
+        self.lock, self.on_gpu, self.running = threading.Lock(), [0] * given.gpus, set()
+
+    def __call__(self, run: Run, port: int) -> Found:
+        log = self.given.logs / run.log()
+        limit = min(self.given.limit, self.ends - time.monotonic(), 60 if run.program == SEES else self.given.limit)
+        if limit > 0:
+            with self.lock:
+                gpus = range(self.given.gpus) if run.gpus > 1 else [min(range(self.given.gpus), key=self.on_gpu.__getitem__)]
+                for gpu in gpus:
+                    self.on_gpu[gpu] += 1
+            self.start(run, log, port, limit, gpus)
+            with self.lock:
+                for gpu in gpus:
+                    self.on_gpu[gpu] -= 1
+        found = Found(run, log)
+        with self.lock:
+            print(found.row(), flush=True)
+        return found
+
+    def start(self, run: Run, log: pathlib.Path, port: int, limit: float, gpus: list) -> None:
+        environment = dict(os.environ, CUDA_DEVICE_MAX_CONNECTIONS="32", STRETTO_UNDER_A_TOOL="1")
+        if run.gpus == 1:
+            environment.update(CUDA_VISIBLE_DEVICES=str(gpus[0]), STRETTO_GPUS="1")
+        start = time.monotonic()
+        with open(log, "w") as out:
+            process = subprocess.Popen(run.command(self.sanitizer, port, self.given.build), stdout=out, stderr=subprocess.STDOUT, env=environment,
+                                       start_new_session=True)
+            self.running.add(process.pid)
+            try:
+                code = process.wait(timeout=limit)
+                with open(log, "a") as end:
+                    end.write(f"\nended: exit {code} after {time.monotonic() - start:.0f} s\n")
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            self.running.discard(process.pid)
+
+    def stop(self, *_) -> None:
+        for group in list(self.running):
+            os.killpg(group, signal.SIGKILL)
+        os._exit(1)
+
+
+def all_runs(only: set) -> list:
+    tests = [Run(*one, tool) for one in RUNS for tool in ("memcheck", "initcheck")]
+    sees = [Run(SEES, case, 1, "initcheck") for case in (*MUST_BE_REPORTED, *MUST_NOT, *OTHERS)]
+    nccl = [Run(*one, tool) for tool in ("memcheck", "initcheck") for one in RUNS_OF_NCCL if tool == "memcheck" or one[1] not in WOULD_HANG]
+    return [run for run in tests + sees + nccl if not only or run.program in only]
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("build", type=pathlib.Path)
-    arguments.add_argument("--tools", default="memcheck,initcheck")
     arguments.add_argument("--only", default="", help="programs, by commas")
     arguments.add_argument("--gpus", type=int, default=2)
     arguments.add_argument("--at-once", type=int, default=8)
-    arguments.add_argument("--one-each", action="store_true", help="ranks of a run share a GPU, except over NCCL")
-    arguments.add_argument("--shortest-first", action="store_true")
     arguments.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="for one run")
-    arguments.add_argument("--limit-of-all", type=float, default=3600, metavar="SECONDS")
+    arguments.add_argument("--seconds", type=float, default=3600, help="for all")
     arguments.add_argument("--logs", type=pathlib.Path, default=pathlib.Path("sanitizer"))
     given = arguments.parse_args()
     sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if not os.path.exists(sanitizer):
         sys.exit("no compute-sanitizer in PATH or /usr/local/cuda/bin")
     given.logs.mkdir(parents=True, exist_ok=True)
-    ends = time.monotonic() + given.limit_of_all
-    only = set(filter(None, given.only.split(",")))
-    runs = [one for one in RUNS if not only or one[0] in only]
-    if given.shortest_first:
-        runs.reverse()
-    gpus: "queue.Queue[int]" = queue.Queue()
-    for number in itertools.islice(itertools.cycle(range(given.gpus)), given.at_once):
-        gpus.put(number)
-    with concurrent.futures.ThreadPoolExecutor(given.at_once) as pool:
-        seen = pool.map(lambda case: what_it_sees(sanitizer, 100 + SEES.index(case), case, given), SEES if "initcheck" in given.tools else [])
-        waits = [pool.submit(run, sanitizer, tool, number, one, given, ends, gpus)
-                 for number, (one, tool) in enumerate(itertools.product(runs, given.tools.split(",")))]
-        all_found = [wait.result() for wait in waits]
-    print("| what wrote the memory that is read | reads that initcheck reports | wrong numbers |\n| --- | --- | --- |")
-    seen = list(seen)
-    print("\n".join(row for row, _ in seen) + "\n")
+    runs = all_runs(set(filter(None, given.only.split(","))))
+    before = [Found(run, given.logs / run.log()) for run in runs]
     print("| program | cases | tool | errors | tests | s |\n| --- | --- | --- | --- | --- | --- |")
-    for found in all_found:
-        print(f"| `{found['program']}` | {found['cases']} | {found['tool']} | {found['errors']} | {found['ended']} | {found['seconds']:.0f} |")
-    bad = [found for found in all_found if found["errors"] or found["code"] not in (0, 4)]
-    for found in bad:
-        print(f"see {found['log']}: exit {found['code']}, {found['errors']} errors", file=sys.stderr)
-    for row, is_right in seen:
-        if not is_right:
-            print(f"initcheck does not see what it must, or more: {row}", file=sys.stderr)
-    sys.exit(bool(bad) or not all(is_right for _, is_right in seen))
+    found = [each for each in before if each.is_sound]
+    for each in found:
+        print(each.row(), flush=True)
+    runner = Runner(sanitizer, given)
+    signal.signal(signal.SIGTERM, runner.stop)
+    signal.signal(signal.SIGINT, runner.stop)
+    # What ended and was not as it should be comes last.
+    todo = sorted(((each.ended, place) for place, each in enumerate(before) if not each.is_sound))
+    with concurrent.futures.ThreadPoolExecutor(given.at_once) as pool:
+        found += pool.map(lambda place: runner(runs[place], 50000 + 64 * place), [place for _, place in todo])
+    bad = [each for each in found if not each.is_sound]
+    for each in bad:
+        print(f"see {given.logs / each.run.log()}: {each.tests}, {each.errors} errors", file=sys.stderr)
+    sys.exit(bool(bad))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,119 @@
+"""What sanitizer.py does with runs that end, are cut or find something, over a compute-sanitizer that is none."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+SCRIPT = pathlib.Path(__file__).parent / "sanitizer.py"
+# Runs the program behind its options, and says what the tool says.
+TOOL = """#!/bin/sh
+echo "========= COMPUTE-SANITIZER"
+tool=$2
+for each; do case $each in */test_*) break;; esac; shift; done
+echo "$tool $(basename $1)" >> "$STAND_IN/runs"
+"$@"
+code=$?
+[ -e "$STAND_IN/finds" ] && echo "========= Invalid __global__ read of size 4 bytes" && echo "========= ERROR SUMMARY: 1 error" && exit $code
+[ -e "$STAND_IN/says_nothing" ] || echo "========= ERROR SUMMARY: 0 errors"
+exit $code
+"""
+PASSES = """#!/bin/sh
+[ -n "$STRETTO_UNDER_A_TOOL" ] || exit 9
+echo "0.001 s: a case"
+echo "All tests passed (2 assertions in 1 test case)"
+"""
+# Until it is told to go on.
+HANGS = PASSES.replace('echo "All', '[ -e "$STAND_IN/goes_on" ] || { echo "========= Uninitialized access to 0x7f"; echo $$ >> "$STAND_IN/hang"; sleep 300; }\necho "All')
+
+
+def is_running(process: str) -> bool:
+    try:
+        # Empty if it has ended and nobody has asked how.
+        return bool(pathlib.Path("/proc", process, "cmdline").read_bytes())
+    except OSError:
+        return False
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as place:
+        there = pathlib.Path(place)
+        (there / "build" / "tests").mkdir(parents=True)
+
+        def program(path: pathlib.Path, text: str) -> None:
+            path.write_text(text)
+            path.chmod(0o755)
+
+        program(there / "compute-sanitizer", TOOL)
+        for name, text in (("cuda_flags", PASSES), ("cuda_lanes", PASSES), ("cuda_peers", HANGS)):
+            program(there / "build" / "tests" / f"test_{name}", text)
+        environment = dict(os.environ, PATH=f"{place}:{os.environ['PATH']}", STAND_IN=place)
+
+        def start(only: str, *options: str) -> subprocess.Popen:
+            return subprocess.Popen([sys.executable, SCRIPT, there / "build", "--only", only, "--logs", there / "logs", *options], env=environment,
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+        def table(only: str, *options: str) -> tuple[int, dict, str]:
+            running = start(only, *options)
+            out, err = running.communicate(timeout=60)
+            rows = [[cell.strip(" `") for cell in line.split(" | ")] for line in out.splitlines()[2:]]
+            return running.returncode, {(row[0].strip("| `"), row[2]): (row[3], row[4]) for row in rows}, err
+
+        def runs() -> list:
+            told = (there / "runs").read_text().splitlines()
+            (there / "runs").unlink()
+            return sorted(told)
+
+        passed = ("0", "All tests passed (2 assertions in 1 test case)")
+        both = [(name, tool) for name in ("cuda_flags", "cuda_peers") for tool in ("initcheck", "memcheck")]
+
+        # One program ends, the other is cut by its limit; what was found before that is counted.
+        code, rows, err = table("cuda_flags,cuda_peers", "--limit", "4")
+        cut = ("1", "not at its end: 1 cases ended")
+        assert (code, rows) == (1, dict(zip(both, [passed, passed, cut, cut]))), (code, rows)
+        assert err.count("see ") == 2 and "cuda_peers.memcheck.log" in err, err
+        assert runs() == ["initcheck test_cuda_flags", "initcheck test_cuda_peers", "memcheck test_cuda_flags", "memcheck test_cuda_peers"]
+        (there / "hang").unlink()
+
+        # Rows come as runs end, so that who is ended meanwhile has said them; nothing that it started goes on.
+        running = start("cuda_flags,cuda_peers")
+        said = [running.stdout.readline() for _ in range(4)]
+        assert "cuda_flags" in said[2] and "cuda_flags" in said[3], said
+        hang: list = []
+        for _ in range(400):
+            hang = (there / "hang").read_text().split() if (there / "hang").exists() else []
+            if len(hang) == 2:
+                break
+            time.sleep(0.05)
+        running.terminate()
+        assert running.wait(timeout=20) == 1
+        time.sleep(0.5)
+        assert len(hang) == 2 and not any(is_running(each) for each in hang), hang
+        assert runs() == ["initcheck test_cuda_peers", "memcheck test_cuda_peers"]
+
+        # The next call takes up what is missing, and the one after that nothing.
+        (there / "goes_on").touch()
+        for expected in (["initcheck test_cuda_peers", "memcheck test_cuda_peers"], []):
+            code, rows, err = table("cuda_flags,cuda_peers")
+            assert (code, rows, err) == (0, dict.fromkeys(both, passed), ""), (code, rows, err)
+            assert (runs() if expected else (there / "runs").exists()) == (expected or False)
+
+        # Without time nothing is started.
+        code, rows, _ = table("cuda_lanes", "--seconds", "0")
+        assert (code, set(rows.values())) == (1, {("0", "not started")}), rows
+        assert not (there / "runs").exists()
+
+        # What was found, or that the tool said nothing, is no success and is run again.
+        for problem, row in (("finds", ("1", passed[1])), ("says_nothing", ("0", passed[1] + ", no summary of the tool"))):
+            (there / problem).touch()
+            code, rows, _ = table("cuda_lanes")
+            assert (code, set(rows.values())) == (1, {row}), rows
+            (there / problem).unlink()
+            assert len(runs()) == 2
+        code, rows, _ = table("cuda_lanes")
+        assert (code, set(rows.values())) == (0, {passed}), rows
+
+
+main()
