@@ -16,6 +16,9 @@ a copy on its own GPU in place of each exchange. What communication allows a way
 train_moe routes by its router as it is initialised, which is less even than a forced balance. A vocabulary of 256 makes the heads
 equal, since train_moe predicts bytes. Communication is what the all-to-alls of a serial step take, with the waits for the slower
 rank; peaks are of what a step makes, without parameters and gradients (of the other program 4 bytes a parameter are taken off).
+
+Measured steps have no times of their ops, which cost two events an op. What communication takes is told by one further run of serial
+ways with --trace; what its steps took is kept beside it and counts for nothing else.
 """
 
 import argparse
@@ -37,6 +40,7 @@ from arguments import Parser, above_0, at_least, command, existing, list_of, new
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 RANKS = 2
+TRACED_STEPS = 2
 SHAPES = {
     "coarse": dict(layers=4, hidden=4096, heads=32, ffn=4096, experts=8, top_k=2, seq=4096, batch=2, microbatches=8),
     "fine": dict(layers=4, hidden=4096, heads=32, ffn=1024, experts=16, top_k=8, seq=4096, batch=2, microbatches=8),
@@ -104,15 +108,22 @@ def communication_of(trace: dict) -> float:
     return sum(op["dur"] for op in ops if re.match(r"\w\.(dispatch|combine) ", op["name"])) / 1e3 / len({op["pid"] for op in ops})
 
 
-def ours(given: argparse.Namespace, way: str, shape: dict, folder: str) -> dict:
+def is_serial(way: str) -> bool:
+    """Whether the exchanges in it are what communication takes."""
+    policy, *extra = way.split("+")
+    return policy == "serial" and not {"none", "graph"} & set(extra)
+
+
+def ours(given: argparse.Namespace, way: str, shape: dict, folder: str, steps: int, trace: pathlib.Path | None = None) -> dict:
+    """What that many steps behind the warm ones take. With `trace` every op of theirs is timed, and the last step goes there."""
     policy, *extra = way.split("+")
     flags = [word for name, value in shape.items() for word in ("--" + name.replace("_", "-"), str(value))]
     if {"slots", "graph"} & set(extra):
         flags += ["--capacity", str(given.capacity)] + ["--graph"] * ("graph" in extra)
     if "fast" in extra:
         flags += ["--attention", "fast"]
-    report, trace = pathlib.Path(folder, "run.json"), pathlib.Path(given.traces or folder, f"{way}.json")
-    if "graph" not in extra:
+    report = pathlib.Path(folder, "run.json")
+    if trace:
         flags += ["--trace", str(trace)]
     # So small a rate leaves the router where it began: the same routing in all steps.
     more = shlex.split(given.more)
@@ -120,21 +131,28 @@ def ours(given: argparse.Namespace, way: str, shape: dict, folder: str) -> dict:
         at = more.index("--comm") if "--comm" in more else len(more)
         more[at:at + 2] = ["--comm", "none"]
     done = child.run([*(given.launch + [str(RANKS), "--"] if "processes" in extra else []), given.train_moe, "--text", given.text, "--device", "cuda", "--dtype", "bf16", "--ep", str(RANKS), "--policy", policy, "--steps",
-                           str(given.steps + given.warm_up), "--lr", "1e-12", "--dense", "0", "--shared", "0", "--aux", "0", "--json", str(report), *flags,
+                           str(given.warm_up + steps), "--lr", "1e-12", "--dense", "0", "--shared", "0", "--aux", "0", "--json", str(report), *flags,
                            *more], given.limit)
     if done.returncode:
         sys.exit(f"train_moe ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
     told = json.loads(report.read_text())
-    return dict(ms=[1e3 * seconds for seconds in told["schedule_seconds"][given.warm_up:]], peak_gib=told["peak_bytes"] / RANKS / 2**30,
-                comm_ms=communication_of(json.loads(trace.read_text())) if policy == "serial" and "none" not in extra and trace.exists() else None)
+    return dict(ms=[1e3 * seconds for seconds in told["schedule_seconds"][given.warm_up:]], peak_gib=told["peak_bytes"] / RANKS / 2**30)
+
+
+def traced(given: argparse.Namespace, way: str, shape: dict, folder: str) -> dict:
+    """A short run with times of ops: what communication takes, and what the steps took that were timed so."""
+    trace = pathlib.Path(given.traces or folder, f"{way}.json")
+    found = dict(traced_ms=ours(given, way, shape, folder, TRACED_STEPS, trace)["ms"])
+    return found | (dict(comm_ms=communication_of(json.loads(trace.read_text()))) if is_serial(way) else {})
 
 
 def note(runs: dict[str, dict], way: str, found: dict) -> None:
-    """One more turn of a way."""
-    before = runs.setdefault(way, dict(ms=[], peak_gib=0.0, comm_ms=[]))
-    before["ms"] += found["ms"]
-    before["peak_gib"] = max(before["peak_gib"], found["peak_gib"])
-    before["comm_ms"] += [] if found["comm_ms"] is None else [found["comm_ms"]]
+    """One more turn of a way, or what was found of it apart."""
+    before = runs.setdefault(way, dict(ms=[], peak_gib=0.0, comm_ms=[], traced_ms=[]))
+    before["ms"] += found.get("ms", [])
+    before["peak_gib"] = max(before["peak_gib"], found.get("peak_gib", 0.0))
+    before["comm_ms"] += [found["comm_ms"]] if found.get("comm_ms") is not None else []
+    before["traced_ms"] += found.get("traced_ms", [])
 
 
 def measure(given: argparse.Namespace) -> None:
@@ -145,7 +163,8 @@ def measure(given: argparse.Namespace) -> None:
 
         def tell(program: str, way: str, found: dict) -> None:
             note(one[program], way, found)
-            print(f"{text}: {program}, {way}: {statistics.median(found['ms']):.1f} ms, {found['peak_gib']:.2f} GiB", file=sys.stderr, flush=True)
+            said = f"{statistics.median(found['ms']):.1f} ms, {found['peak_gib']:.2f} GiB" if "ms" in found else f"with times of ops {statistics.median(found['traced_ms']):.1f} ms"
+            print(f"{text}: {program}, {way}: {said}", file=sys.stderr, flush=True)
             given.json.write_text(json.dumps(written, indent=1) + "\n")
 
         with tempfile.TemporaryDirectory() as folder:
@@ -153,7 +172,10 @@ def measure(given: argparse.Namespace) -> None:
                 for way, found in other(given, shape, folder).items() if given.other else ():
                     tell("other", way, found)
                 for way in given.ways:
-                    tell("train_moe", way, ours(given, way, shape, folder))
+                    tell("train_moe", way, ours(given, way, shape, folder, given.steps))
+            for way in given.ways:
+                if is_serial(way) or (given.traces and "+graph" not in way):
+                    tell("train_moe", way, traced(given, way, shape, folder))
 
 
 def share(part: float, whole: float) -> str:
@@ -242,7 +264,7 @@ def main() -> None:
     arguments.add_argument("--text", default="/usr/include/c++")
     arguments.add_argument("--launch", type=command, default=f"sh {ROOT}/examples/launch.sh", metavar="COMMAND", help="takes a number of processes, -- and a program")
     arguments.add_argument("--more", type=shell_words, default="--comm peer", metavar="FLAGS", help="for train_moe")
-    arguments.add_argument("--traces", type=existing, metavar="FOLDER", help="keeps the last step of each way of train_moe")
+    arguments.add_argument("--traces", type=existing, metavar="FOLDER", help="keeps a step of each way of train_moe but +graph, from a further run with times of ops")
     arguments.add_argument("--limit", type=above_0, default=300, metavar="SECONDS", help="for one run of one program")
     arguments.add_argument("--json", type=new_file)
     given = arguments.parse_args()

@@ -8,6 +8,9 @@ import sys
 # examples/launch.sh ends its ranks within 5 s when it is told to end, and cannot when it is killed.
 PATIENCE = 8
 
+# Else a driver that is told to end, by `timeout` perhaps, leaves what it has started behind.
+signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+
 
 def start(command: list[str], **how: object) -> subprocess.Popen:
     """In a session of its own, so that `end` reaches what it has started in turn."""
