@@ -130,7 +130,9 @@ struct CUgraph_st {
   std::unique_ptr<CUgraph_st> body;
   cudaGraph_t as_told = nullptr;
 };
-struct CUgraphExec_st : CUgraph_st {};
+struct CUgraphExec_st : CUgraph_st {
+  bool is_body = false;
+};
 
 namespace {
 
@@ -430,9 +432,15 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
   *status = stream && stream->part_of ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
+#if CUDART_VERSION >= 13000
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
                                      unsigned long long* number, cudaGraph_t*, cudaGraphNode_t const**,
                                      cudaGraphEdgeData const**, std::size_t*) {
+#else
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                     unsigned long long* number, cudaGraph_t*, cudaGraphNode_t const**,
+                                     std::size_t*) {
+#endif
   if (number && stream && stream->part_of) *number = stream->part_of->number;
   return cudaStreamIsCapturing(stream, status);
 }
@@ -473,13 +481,19 @@ cudaError_t cudaGraphCreate(cudaGraph_t* made, unsigned) {
   *made = new CUgraph_st;
   return cudaSuccess;
 }
+#if CUDART_VERSION >= 12030
 cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle* made, cudaGraph_t,
                                              unsigned by_default, unsigned) {
   *made = by_default;
   return cudaSuccess;
 }
+#if CUDART_VERSION >= 13000
 cudaError_t cudaGraphAddNode(cudaGraphNode_t*, cudaGraph_t graph, cudaGraphNode_t const*,
                              cudaGraphEdgeData const*, std::size_t, cudaGraphNodeParams* of) {
+#else
+cudaError_t cudaGraphAddNode(cudaGraphNode_t*, cudaGraph_t graph, cudaGraphNode_t const*, std::size_t,
+                             cudaGraphNodeParams* of) {
+#endif
   if (of->type != cudaGraphNodeTypeConditional || of->conditional.handle != 1)
     return fails(cudaErrorNotSupported);
   graph->body = std::make_unique<CUgraph_st>();
@@ -487,6 +501,7 @@ cudaError_t cudaGraphAddNode(cudaGraphNode_t*, cudaGraph_t graph, cudaGraphNode_
   of->conditional.phGraph_out = &graph->as_told;
   return cudaSuccess;
 }
+#endif
 cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t*, cudaGraph_t graph, cudaGraphNode_t const*,
                                        std::size_t, cudaGraph_t child) {
   std::map<node*, node*> copies;
@@ -508,14 +523,18 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsig
     for (auto const& each : graph->body->nodes)
       if (!each->fits_a_body) return fails(cudaErrorNotSupported);
   auto& whole = graph->body ? *graph->body : *graph;
-  *made = new CUgraphExec_st{{std::move(whole.nodes), whole.streams, nullptr, nullptr}};
+  *made =
+      new CUgraphExec_st{{std::move(whole.nodes), whole.streams, nullptr, nullptr}, graph->body != nullptr};
   return cudaSuccess;
 }
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, std::size_t* count) {
   *count = graph->nodes.size();
   return cudaSuccess;
 }
-cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaGraphUpload(cudaGraphExec_t graph, cudaStream_t) {
+  if (graph->is_body && std::getenv("STRETTO_NO_ROOM_FOR_BODIES")) return fails(cudaErrorMemoryAllocation);
+  return cudaSuccess;
+}
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   delete graph;
   return cudaSuccess;
@@ -542,8 +561,13 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t on) {
   });
 }
 
+#if CUDART_VERSION >= 12050
 cudaError_t cudaGetDriverEntryPointByVersion(char const* name, void** call, unsigned, unsigned long long,
                                              cudaDriverEntryPointQueryResult* found) {
+#else
+cudaError_t cudaGetDriverEntryPoint(char const* name, void** call, unsigned long long,
+                                    cudaDriverEntryPointQueryResult* found) {
+#endif
   *found = cudaDriverEntryPointSuccess;
   std::string const wanted = name;
   if (wanted == "cuStreamBatchMemOp")

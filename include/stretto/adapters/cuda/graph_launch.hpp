@@ -32,13 +32,12 @@ public:
   executable_graph& operator=(executable_graph const&) = delete;
   ~executable_graph() { forget(); }
 
-  /// `graph` stays the caller's. Nothing of an earlier one may still run.
-  void make(cudaGraph_t graph, graph_launch wanted) {
+  /// Makes it and brings it to the GPU of `on`. `graph` stays the caller's. Nothing of an earlier one may still run.
+  void make(cudaGraph_t graph, graph_launch wanted, cudaStream_t on) {
     forget();
-    if (wanted == graph_launch::by_gpu && make_body(graph)) return;
-    check(cudaGraphInstantiate(&graph_, graph, 0), "cudaGraphInstantiate");
+    if (wanted == graph_launch::by_gpu && make_body(graph, on)) return;
+    instantiate(graph, on);
   }
-  void upload(cudaStream_t on) { check(cudaGraphUpload(graph_, on), "cudaGraphUpload"); }
   void launch(cudaStream_t on) { check(cudaGraphLaunch(graph_, on), "cudaGraphLaunch"); }
   void forget() noexcept {
     if (graph_) static_cast<void>(cudaGraphExecDestroy(std::exchange(graph_, nullptr)));
@@ -50,14 +49,21 @@ public:
   std::string const& why_by_host() const noexcept { return why_by_host_; }
 
 private:
+  void instantiate(cudaGraph_t graph, cudaStream_t on) {
+    check(cudaGraphInstantiate(&graph_, graph, 0), "cudaGraphInstantiate");
+    check(cudaGraphUpload(graph_, on), "cudaGraphUpload");
+    check(cudaStreamSynchronize(on), "cudaStreamSynchronize");
+  }
   /// Whether it can be a body.
-  bool make_body(cudaGraph_t graph) {
+  bool make_body(cudaGraph_t graph, cudaStream_t on) {
     cudaGraph_t around = nullptr;
     check(cudaGraphCreate(&around, 0), "cudaGraphCreate");
     try {
       put_into(around, graph);
+      instantiate(around, on);
       how_ = graph_launch::by_gpu;
     } catch (error const& problem) {
+      forget();
       why_by_host_ = problem.what();
     }
     check(cudaGraphDestroy(around), "cudaGraphDestroy");
@@ -80,7 +86,6 @@ private:
 #endif
     check(cudaGraphAddChildGraphNode(&node, condition.conditional.phGraph_out[0], nullptr, 0, graph),
           "cudaGraphAddChildGraphNode");
-    check(cudaGraphInstantiate(&graph_, around, 0), "cudaGraphInstantiate");
 #else
     throw error(cudaErrorNotSupported, "a conditional node with a toolkit before CUDA 12.3");
 #endif

@@ -192,10 +192,8 @@ private:
         throw std::runtime_error("step_graph: another rank could not issue its step into the graph");
       check(cudaStreamEndCapture(stream_.get(), &made), "the capture of a step (cudaStreamEndCapture)");
       check(cudaGraphGetNodes(made, nullptr, &nodes_), "cudaGraphGetNodes");
-      graph_.make(made, wanted_);
+      graph_.make(made, wanted_, stream_.get());
       check(cudaGraphDestroy(std::exchange(made, nullptr)), "cudaGraphDestroy");
-      graph_.upload(stream_.get());
-      check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
     } catch (...) {
       discard(made);
       forget();
