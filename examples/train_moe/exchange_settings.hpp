@@ -15,7 +15,7 @@ inline stretto::cuda::exchange_options exchange_settings(transport_parts const& 
           .failed = [&board = of.links.board()] { return board.failed(); },
           .waits = stretto::cuda::hand_on_turn,
           .report =
-              [&board = of.links.board(), rank = of.place.rank](stretto::cuda::failure const& what) {
+              [&board = of.links.board(), rank = of.place.rank](stretto::failure const& what) {
                 board.report({rank, what.in_op, what.op, what.reason, what.original});
               }};
 }

@@ -83,7 +83,7 @@ private:
     std::thread([this] {
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
       auto const first = board_.first();
-      on_failure_(stretto::host::describe(first), first.in_op);
+      on_failure_(stretto::describe(first), first.in_op);
     }).detach();
   }
 

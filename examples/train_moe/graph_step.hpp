@@ -31,7 +31,7 @@ public:
     if (transport_) transport_->step_was_launched();
     graph_.wait();
     // It ends by itself where it was given up.
-    if (board_.failed()) board_.raise(board_.first());
+    if (board_.failed()) stretto::throw_step_error(board_.first());
   }
 
 private:

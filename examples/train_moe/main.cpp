@@ -134,7 +134,7 @@ int status_of(int argc, char** argv) {
     return 1;
   } catch (std::bad_alloc const&) {
     problem = with_forecast("out of memory");
-  } catch (stretto::host::step_error const& error) {
+  } catch (stretto::step_error const& error) {
     if (auto const [sentence, status] = own_sentence(error); !others && status != 0) {
       say(sentence);
       return status;

@@ -23,6 +23,7 @@
 #include <stretto/detail/part_blocks.hpp>
 #include <stretto/executor.hpp>
 #include <stretto/explain.hpp>
+#include <stretto/failure.hpp>
 #include <stretto/flatten.hpp>
 #include <stretto/inspect.hpp>
 #include <stretto/issue.hpp>

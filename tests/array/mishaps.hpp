@@ -211,7 +211,7 @@ private:
         rank_context mine(of_, group, mailbox, rank, arrays_[static_cast<std::size_t>(rank)]);
         body(mine);
       });
-    } catch (host::step_error const&) {
+    } catch (step_error const&) {
     }
   }
 
@@ -223,7 +223,7 @@ private:
     try {
       mine.run();
       mine.end.barrier();
-    } catch (host::step_error const& error) {
+    } catch (step_error const& error) {
       seen.error = error.what();
       seen.step_failed = true;
       seen.names_op = error.in_op;
@@ -318,8 +318,7 @@ template <class S> void every_op_may_fail(grid const& of, std::vector<mishap> co
                    mine.error.find(who + "send") != std::string::npos));
             CHECK((mine.names_op || mine.error.find("barrier") != std::string::npos));
           } else {
-            std::string const sentence =
-                "rank " + std::to_string(where) + ": " + host::describe(met) + " failed: ";
+            std::string const sentence = "rank " + std::to_string(where) + ": " + describe(met) + " failed: ";
             std::string const end_of_step = "barrier given up: ";
             // A rank that had nothing left to do learns it where the step ends.
             if (!mine.step_failed && rank != where && mine.error.find(end_of_step) == 0)

@@ -395,7 +395,7 @@ template <class Exchange> bool ends_together_and_goes_on() {
       try {
         lanes.drain();
         for (auto const& each : calls) ended += fails_before == 3 && !each.is_wrong();
-      } catch (host::step_error const& problem) {
+      } catch (step_error const& problem) {
         ended += 3 * (fails_before < 3 && problem.rank == 1 && problem.op.phase == mlp);
       }
       if (fails_before < 3) group.reset();

@@ -183,7 +183,7 @@ TEST_CASE("an op that throws is named, what follows is skipped, and the next ste
   lanes.run(lane::compute, label(mlp, lane::compute, 2, 5, pass::backward_input),
             [] { throw std::runtime_error("no expert"); });
   lanes.run(lane::comm, label(combine, lane::comm), [&ran] { ++ran; });
-  CHECK_THROWS_WITH(lanes.drain(), "rank 3: I.mlp L2 mb5 failed: no expert");
+  CHECK_THROWS_WITH(lanes.drain(), "rank 3: I.mlp of layer 2, microbatch 5 failed: no expert");
   CHECK(ran == 0);
   lanes.run(lane::comm, label(combine, lane::comm), [&ran] { ++ran; });
   lanes.drain();
@@ -194,8 +194,9 @@ TEST_CASE("a CUDA call that fails inside an op is named with its op", "[gpu]") {
   cuda::lanes<> lanes;
   lanes.run(lane::comm, label(dispatch, lane::comm, 1, 4),
             [] { cuda::check(cudaSetDevice(9999), "cudaSetDevice"); });
-  CHECK_THROWS_WITH(lanes.drain(),
-                    Catch::Matchers::StartsWith("rank 0: F.dispatch L1 mb4 failed: cudaSetDevice: "));
+  CHECK_THROWS_WITH(
+      lanes.drain(),
+      Catch::Matchers::StartsWith("rank 0: F.dispatch of layer 1, microbatch 4 failed: cudaSetDevice: "));
   CHECK_THROWS_WITH(lanes.run(lane::send_lower, label(attn), [] {}),
                     Catch::Matchers::ContainsSubstring("no lane 'send lower'"));
 }

@@ -87,7 +87,7 @@ TEST_CASE("a receive whose sender has failed ends, and a sender may leave before
                   [&] { static_cast<void>(peers.receive(name)); });
       try {
         lanes.drain();
-      } catch (host::step_error const& problem) {
+      } catch (step_error const& problem) {
         if (me == 1) told = problem.what();
       }
     }

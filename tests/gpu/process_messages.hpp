@@ -52,7 +52,7 @@ inline cuda::exchange_options settings_of(int rank, host::failure_board& board,
   cuda::exchange_options made;
   made.deadline = deadline;
   made.failed = [&board] { return board.failed(); };
-  made.report = [&board, rank](cuda::failure const& what) {
+  made.report = [&board, rank](failure const& what) {
     board.report({rank, what.in_op, what.op, what.reason, what.original});
   };
   return made;

@@ -203,7 +203,7 @@ TEST_CASE("an op that waits for the GPU cannot be captured and is named", "[gpu]
   graph.warm(issue);
   waits = true;
   CHECK_THROWS_WITH(graph.capture(issue),
-                    ContainsSubstring("F.dispatch L3 mb2 failed: cudaStreamSynchronize: "));
+                    ContainsSubstring("F.dispatch of layer 3, microbatch 2 failed: cudaStreamSynchronize: "));
   CHECK_FALSE(graph.is_captured());
   waits = false;
   graph.capture(issue);
@@ -231,7 +231,8 @@ TEST_CASE("an op that throws ends the capture and not more", "[gpu]") {
                      [] { throw std::runtime_error("no expert"); });
     step();
   };
-  CHECK_THROWS_WITH(graph.capture(broken), ContainsSubstring("F.mlp L1 mb4 failed: no expert"));
+  CHECK_THROWS_WITH(graph.capture(broken),
+                    ContainsSubstring("F.mlp of layer 1, microbatch 4 failed: no expert"));
   graph.capture(step);
   CHECK(replays_do_as_steps_do(step, graph, 3));
 }

@@ -91,8 +91,9 @@ TEST_CASE("an op that finds no memory is named, and the next step runs", "[gpu]"
   lanes.run(lane::compute, {mlp, pass::forward, lane::compute, 2, 1},
             [] { static_cast<void>(at::empty({std::int64_t{1} << 46}, at::TensorOptions(at::kCUDA))); });
   lanes.run(lane::compute, {mlp, pass::forward, lane::compute, 3, 1}, [&ran] { ++ran; });
-  CHECK_THROWS_WITH(lanes.drain(), Catch::Matchers::StartsWith("rank 0: F.mlp L2 mb1 failed: ") &&
-                                       Catch::Matchers::ContainsSubstring("out of memory"));
+  CHECK_THROWS_WITH(lanes.drain(),
+                    Catch::Matchers::StartsWith("rank 0: F.mlp of layer 2, microbatch 1 failed: ") &&
+                        Catch::Matchers::ContainsSubstring("out of memory"));
   CHECK(ran == 0);
   lanes.run(lane::compute, {mlp, pass::forward, lane::compute, 3, 1},
             [&ran] { ran += at::ones({16}, at::TensorOptions(at::kCUDA)).sum().item<float>() == 16; });

@@ -234,7 +234,7 @@ TEST_CASE("a communicator in use by one lane refuses another", "[group][building
     }
     first.join();
   }),
-                  host::step_error);
+                  step_error);
   CHECK(contains(said, "rank 0 called all_reduce of floats while its barrier was still running"));
 }
 
@@ -283,7 +283,7 @@ TEST_CASE("abort wakes whoever is blocked", "[group][building-blocks-11]") {
       }
     });
     FAIL("nothing was thrown");
-  } catch (host::step_error const& error) {
+  } catch (step_error const& error) {
     CHECK(std::string(error.what()) == "rank 1 failed: operator asked for it");
     CHECK_FALSE(error.in_op);
   }
@@ -354,7 +354,7 @@ outcome fail_then_recover(host::group& group, int rank, step&& failing, std::uin
   double const begin = host::now_us();
   try {
     lanes.drain();
-  } catch (host::step_error const& error) {
+  } catch (step_error const& error) {
     result.rank = error.rank;
     result.op = error.op;
     result.said = error.what();
@@ -419,7 +419,7 @@ TEST_CASE("a rank whose host throws ends the run of all with its name; the group
       lanes.drain();
     });
     FAIL("nothing was thrown");
-  } catch (host::step_error const& error) {
+  } catch (step_error const& error) {
     CHECK(std::string(error.what()) == "rank 2 failed: no such file");
     CHECK_THROWS_AS(std::rethrow_if_nested(error), std::length_error);
   }
@@ -445,7 +445,7 @@ TEST_CASE("an error that no rank handles leaves run as the error of its origin",
       lanes.drain();
     });
     FAIL("nothing was thrown");
-  } catch (host::step_error const& error) {
+  } catch (step_error const& error) {
     CHECK(std::string(error.what()) == "rank 1: F.dispatch of layer 1, microbatch 2 failed: made to fail");
     CHECK(error.rank == 1);
   }
@@ -463,7 +463,7 @@ TEST_CASE("a rank missing from an exchange on the lanes is named in every rank's
     while (rank == 1 && !group.failed()) sleep_ms(1);
     try {
       lanes.drain();
-    } catch (host::step_error const& error) {
+    } catch (step_error const& error) {
       said[at(rank)] = error.what();
     }
     group.reset();
@@ -489,7 +489,7 @@ TEST_CASE("reset gives up on a rank that has ended, and on one that does not com
         said = error.what();
       }
     }),
-                    host::step_error);
+                    step_error);
     CHECK(said == "reset given up: rank 1 has ended by an exception");
     CHECK(host::now_us() - begin < 1e6);
   }

@@ -266,7 +266,7 @@ TEST_CASE("an op that throws ends the step: later ops are skipped, drain names i
     try {
       lanes.drain();
       FAIL("drain did not throw");
-    } catch (host::step_error const& error) {
+    } catch (step_error const& error) {
       CHECK(error.rank == 3);
       CHECK(error.in_op);
       CHECK(error.op.phase == mlp);
@@ -275,7 +275,7 @@ TEST_CASE("an op that throws ends the step: later ops are skipped, drain names i
       CHECK(error.op.layer == 3);
       CHECK(error.op.microbatch == 2);
       CHECK(error.reason == "expert 9 of 8");
-      CHECK(std::string(error.what()) == "rank 3: " + host::describe(error.op) + " failed: expert 9 of 8");
+      CHECK(std::string(error.what()) == "rank 3: " + describe(error.op) + " failed: expert 9 of 8");
       CHECK_THROWS_AS(std::rethrow_if_nested(error), std::out_of_range);
     }
     CHECK(after == 0);
@@ -286,12 +286,11 @@ TEST_CASE("an op that throws ends the step: later ops are skipped, drain names i
 }
 
 TEST_CASE("ops and messages are described in words", "[lanes]") {
-  CHECK(host::describe(label(mlp, lane::compute, 3, 2, pass::backward_weight)) ==
-        "W.mlp of layer 3, microbatch 2");
-  CHECK(host::describe(label(attn, lane::send_higher, 1, 0)) == "send of stage 1's activation, microbatch 0");
-  CHECK(host::describe(label(attn, lane::receive_lower, 4, 7, pass::backward)) ==
+  CHECK(describe(label(mlp, lane::compute, 3, 2, pass::backward_weight)) == "W.mlp of layer 3, microbatch 2");
+  CHECK(describe(label(attn, lane::send_higher, 1, 0)) == "send of stage 1's activation, microbatch 0");
+  CHECK(describe(label(attn, lane::receive_lower, 4, 7, pass::backward)) ==
         "receive of stage 4's gradient, microbatch 7");
-  CHECK(describe(host::failure{2, false, {}, "out of disk", {}}) == "rank 2 failed: out of disk");
+  CHECK(describe(failure{2, false, {}, "out of disk", {}}) == "rank 2 failed: out of disk");
 }
 
 TEST_CASE("the first failure wins", "[lanes]") {
@@ -304,7 +303,7 @@ TEST_CASE("the first failure wins", "[lanes]") {
   try {
     lanes.drain();
     FAIL("drain did not throw");
-  } catch (host::step_error const& error) {
+  } catch (step_error const& error) {
     CHECK(error.op.phase == combine);
     CHECK(error.reason == "it threw something that is no std::exception");
     CHECK_THROWS_AS(std::rethrow_if_nested(error), int);

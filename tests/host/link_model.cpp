@@ -82,7 +82,7 @@ TEST_CASE("a slow link does not outlast the step of a group that has failed", "[
     comm.all_to_all(nullptr, rows, nullptr, rows, 1);
     failing.join();
   }),
-                  host::step_error);
+                  step_error);
   CHECK(host::now_us() - begin < 1e6);
 }
 

@@ -145,7 +145,7 @@ TEST_CASE("a failed rank ends the receives of the others, and what it left is fo
     }
     try {
       lanes.drain();
-    } catch (host::step_error const& error) {
+    } catch (step_error const& error) {
       said[rank] = error.what();
     }
     group.reset();

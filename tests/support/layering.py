@@ -14,7 +14,7 @@ LONGEST = 300
 LAYERS = [
     ["version", "detail/"],
     ["limits", "value", "phase", "rules", "sentence"],
-    ["error", "program", "builder", "dataflow", "access", "link", "adapter", "message_tensors", "backend", "timeline"],
+    ["error", "program", "builder", "dataflow", "access", "link", "adapter", "failure", "message_tensors", "backend", "timeline"],
     ["items", "block", "node", "slot", "walk", "layers", "block_types", "check"],
     ["pipeline", "pipelines/", "plan", "body", "schedule", "schedules/", "ports", "steps", "layout", "states", "releases", "issue", "flatten", "lower", "explain", "proof", "check_plan", "check_releases",
      "check_messages"],
@@ -23,7 +23,7 @@ LAYERS = [
 ]
 
 # What adapters model and what they report to.
-ADAPTER_INTERFACE = ["adapter.hpp", "message_tensors.hpp", "timeline.hpp"]
+ADAPTER_INTERFACE = ["adapter.hpp", "failure.hpp", "message_tensors.hpp", "timeline.hpp"]
 
 # The simulator runs op tables: of the core it knows what a row is and what a block reads and writes, and nothing of how
 # programs are linked or proved.

@@ -314,7 +314,7 @@ outcome train(std::string const& kinds) {
   try {
     run();
     run();
-  } catch (host::step_error const& error) {
+  } catch (step_error const& error) {
     found.error = error.what();
   }
   for (auto const& each : weights) found.gradients.push_back(each.main_grad());

@@ -116,7 +116,7 @@ public:
     if (!board_.failed()) return;
     auto const what = board_.first();
     if (&board_ == &own_board_) own_board_.clear();
-    Board::raise(what);
+    throw_step_error(what);
   }
 
   cudaStream_t stream(lane on) const {

@@ -126,7 +126,7 @@ public:
     failure const first = board_.first();
     lost_ = -1;
     forget();
-    failure_board::raise(first);
+    throw_step_error(first);
   }
 
 private:

@@ -73,7 +73,7 @@ public:
     if (!board_.failed()) return;
     failure const what = board_.first();
     if (&board_ == &own_board_) board_.clear();
-    failure_board::raise(what);
+    throw_step_error(what);
   }
 
   bool idle() const noexcept {

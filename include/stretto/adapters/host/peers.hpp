@@ -40,7 +40,7 @@ public:
   mailbox& operator=(mailbox const&) = delete;
 
   void put(int from, message const& about, Tensor const& content) {
-    if (board_.failed()) give_up(host::describe(label_of(about, lane::send_lower)), board_);
+    if (board_.failed()) give_up(stretto::describe(label_of(about, lane::send_lower)), board_);
     box& to = boxes_.at(static_cast<std::size_t>(about.peer));
     Tensor copy = copy_to_send(content);
     {
@@ -65,11 +65,11 @@ public:
     };
     bool const in_time =
         wait_patiently(mine.arrived, lock, board_, deadline_, [&] { return board_.failed() || has_come(); });
-    if (board_.failed()) give_up(host::describe(label_of(about, lane::receive_lower)), board_);
+    if (board_.failed()) give_up(stretto::describe(label_of(about, lane::receive_lower)), board_);
     if (!in_time)
       throw communicator_error("rank " + std::to_string(about.peer) + " did not send within " +
                                    seconds(deadline_) + " what rank " + std::to_string(to) +
-                                   " waits for: " + host::describe(label_of(about, lane::receive_lower)),
+                                   " waits for: " + stretto::describe(label_of(about, lane::receive_lower)),
                                about.peer);
     Tensor content = std::move(found->content);
     mine.letters.erase(found);
