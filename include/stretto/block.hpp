@@ -123,6 +123,19 @@ public:
   template <class Act> void for_each_phase(Act&& f) { (f(phase<Ph>()), ...); }
 };
 
+/// Whether braces around `Given` make the phase of a block that has one only.
+template <class Phases, class... Given> inline constexpr bool makes_only_phase = false;
+template <class Ph, class... Given>
+inline constexpr bool makes_only_phase<phase_list<Ph>, Given...> = requires(Given&&... given) {
+  Ph{static_cast<Given&&>(given)...};
+};
+/// Whether no constructor of a layer takes `Given`. A layer whose phases cannot be copied is no wrong phase, and braces that make
+/// the only phase must not make a layer too: g++ 12 calls that ambiguous.
+template <class Layer, class Phases, class... Given>
+inline constexpr bool makes_no_layer =
+    !(std::derived_from<std::remove_cvref_t<Given>, Layer> || ...) && !makes_only_phase<Phases, Given...> &&
+    !std::constructible_from<layer_of<Phases>, Given...>;
+
 /// A layer that was given what its constructor does not take. Of a block that is wrong itself no phases are known.
 template <class Layer, class Block, class... Given> struct refused_layer {
   static constexpr bool knows_phases = !std::same_as<typename Block::phases, phase_list<>>;
@@ -137,11 +150,9 @@ template <class Layer, class Block, class... Given> struct refused_layer {
 template <class Block> class layer : public detail::layer_of<typename Block::phases> {
 public:
   using detail::layer_of<typename Block::phases>::layer_of;
-  /// Says what is wrong with phases. Braces around what a phase is made from hold none, and must not lead to a whole layer.
+  /// Says in words what is wrong, which is why a layer looks as if it could be made from nearly anything.
   template <class... Given>
-  requires(
-      (detail::phase_like<std::remove_cvref_t<Given>> || ...) &&
-      !std::constructible_from<detail::layer_of<typename Block::phases>, Given...>) explicit layer(Given&&...)
+  requires(detail::makes_no_layer<layer, typename Block::phases, Given...>) explicit layer(Given&&...)
       : layer(detail::refused_layer<layer, Block, std::remove_cvref_t<Given>...>::made()) {}
 };
 
