@@ -35,10 +35,11 @@ public:
   }
 
   STRETTO_COLD void receive(placed_step const& p) {
-    if (chain_.count == 0) return; // Nothing is sent.
     bool const gradient = p.arriving.gradient;
+    int const peer = peer_of(gradient, false, p.chunk);
+    if (peer < 0) return;
     int const slot = gradient ? p.backward_slot : p.forward_slot;
-    op o = message_row(gradient, false, p.chunk, slot, p.arriving.microbatch, p.arriving.peer);
+    op o = message_row(gradient, false, p.chunk, slot, p.arriving.microbatch, peer);
     // The message the other way has left: for a gradient that of the same microbatch, else that of the slot's last one.
     int const leaves = numbers_.sent(!gradient, p.chunk, slot);
     if (int const left = sent_[leaves]; left >= 0) wait_for(o, left);
@@ -203,15 +204,13 @@ private:
   }
 
   void send(bool gradient, int c, int slot, int microbatch) {
-    if (chain_.count == 0) return; // Nobody waits for anything.
     issue const one = posting(issue_kind::send);
     if (leave(gradient, c, slot, microbatch) >= 0) out_.list.push_back(one);
   }
   /// The last op of chunk `c` has spoken: what it made leaves at once, if the neighbour is another rank. The number of the
   /// message, or -1.
   STRETTO_COLD int leave(bool gradient, int c, int slot, int microbatch) {
-    chain_layout::chunk_place const& chunk = layout_.chunk(c);
-    int const peer = gradient ? chunk.from : chunk.to;
+    int const peer = peer_of(gradient, true, c);
     (gradient ? backward_left_ : forward_left_) = true;
     if (peer < 0) return -1;
     op o = message_row(gradient, true, c, slot, microbatch, peer);
@@ -219,7 +218,7 @@ private:
     if (speaker.row >= 0) wait_for(o, speaker.row);
     int const event = numbers_.sent(gradient, c, slot);
     sent_[event] = rows();
-    out_.messages.push_back({{gradient, chunk.stage, microbatch, 0, peer},
+    out_.messages.push_back({{gradient, layout_.chunk(c).stage, microbatch, 0, peer},
                              o.on,
                              c,
                              slot,
@@ -238,6 +237,11 @@ private:
     if (row > latest) latest = row;
   }
 
+  /// The rank that the message of a chunk goes to or comes from; -1: none does, as in a model where nothing crosses between layers.
+  int peer_of(bool gradient, bool sends, int chunk) const {
+    if (chain_.count == 0) return -1;
+    return gradient == sends ? layout_.chunk(chunk).from : layout_.chunk(chunk).to;
+  }
   int point_of(bool gradient, bool sends, int chunk) const {
     return gradient == sends ? layout_.chunk(chunk).begin : layout_.chunk(chunk).end;
   }
