@@ -123,7 +123,7 @@ private:
     (forward_phase<Ph, Again>(), ...);
   }
   template <int Ph, bool Again> STRETTO_ALWAYS_INLINE void forward_phase() const {
-    io<Model, Type, Ph, Tensors, false, Again> view(state, index, microbatch);
+    io<Model, Type, Ph, Tensors, pass::forward, Again> view(state, index, microbatch);
     if constexpr (checks_phases<Tensors> && !by_hand && !recomputes)
       check_forward<Ph>(view);
     else
@@ -143,7 +143,7 @@ private:
   }
   template <int Ph> STRETTO_ALWAYS_INLINE void backward_phase() const {
     gather(roots_of<Ph>{});
-    io<Model, Type, Ph, Tensors, false, recomputes> view(state, index, microbatch);
+    io<Model, Type, Ph, Tensors, pass::backward, recomputes> view(state, index, microbatch);
     if constexpr (has_named_members<phase_type<Ph>>::backward) {
       phases.template at<Ph>().backward(view);
     } else {
@@ -156,7 +156,7 @@ private:
   }
   template <int Ph> STRETTO_ALWAYS_INLINE void input_phase() const {
     gather(roots_of<Ph>{});
-    io<Model, Type, Ph, Tensors, false, recomputes> view(state, index, microbatch);
+    io<Model, Type, Ph, Tensors, pass::backward, recomputes> view(state, index, microbatch);
     // A phase without weights may have a whole backward only: its input gradients are all there is.
     if constexpr (has_named_members<phase_type<Ph>>::backward_input)
       phases.template at<Ph>().backward_input(view);
@@ -168,7 +168,7 @@ private:
   }
   template <int Ph> STRETTO_ALWAYS_INLINE void weight_phase() const {
     if constexpr (facts::value.has_weights[Ph] && facts::value.has_backward_weight[Ph]) {
-      io<Model, Type, Ph, Tensors, true, recomputes> view(state, index, microbatch);
+      io<Model, Type, Ph, Tensors, pass::backward_weight, recomputes> view(state, index, microbatch);
       phases.template at<Ph>().backward_weight(view);
     }
   }

@@ -49,7 +49,8 @@ constexpr bool is_receive(lane on) { return on == lane::receive_lower || on == l
 ///
 /// `using saves = values<...>` lists what of its reads and writes the backward of the phase needs, by its own code or in its
 /// autograd graph. The storage of a value that neither its writer nor a reader saves goes back after its last forward
-/// reader. Without the line a phase is taken to save everything it reads and writes, which is always safe.
+/// reader. Without the line a phase is taken to save everything it reads and writes, which is always safe. A backward written
+/// by hand that uses what the line leaves out does not compile.
 ///
 /// `using aliases = values<a, b>` says that the phase, at times or always, hands on the storage of `a`, which it reads, as `b`,
 /// which it writes, as an exchange among one rank does. The storage then lives as long as either is needed. More pairs may

@@ -51,7 +51,13 @@ template <class Model, member What, int Index> struct phase_with {
   static constexpr int block = phases_with<Model, What>::value.block[Index];
   static constexpr int number = phases_with<Model, What>::value.phase[Index];
   using type = typename phase_at<number, typename Model::template block<block>::phases>::type;
-  template <class Tensors> using view = io<Model, block, number, Tensors, What == member::backward_weight>;
+  using facts = dataflow_of<typename Model::template block<block>>;
+  static constexpr pass in = What == member::forward           ? pass::forward
+                             : What == member::backward_weight ? pass::backward_weight
+                                                               : pass::backward;
+  static constexpr bool recomputed =
+      in != pass::forward && facts::value.recomputes[facts::value.node_of[number]];
+  template <class Tensors> using view = io<Model, block, number, Tensors, in, recomputed>;
 };
 
 /// Nothing of this runs: it is asked for its type alone. Defined all the same, since clang refuses an undefined one for types of an unnamed namespace.

@@ -198,6 +198,9 @@
 #define STRETTO_E68 \
   "stretto[E68]: a layer is given other phases than its block lists, or in another order; give layer<...> one " \
   "of each, in the order of the block"
+#define STRETTO_E69 \
+  "stretto[E69]: a backward uses a value that its phase does not save, so its storage is back by then; name it " \
+  "in the phase's saves"
 
 /// Every rule: its code, and its name here, in `fault` and in namespace `error`.
 #define STRETTO_RULES(rule) \
@@ -220,7 +223,7 @@
   rule(E59, cannot_split) rule(E60, no_such_rank) rule(E61, no_peers) \
   rule(E62, other_model) rule(E63, slot_in_use) rule(E64, recompute_spans_cut) \
   rule(E65, no_objective) rule(E66, no_layer_before) rule(E67, no_layer_behind) \
-  rule(E68, wrong_phases)
+  rule(E68, wrong_phases) rule(E69, unsaved_read)
 // clang-format on
 
 namespace stretto {

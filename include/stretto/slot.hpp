@@ -85,10 +85,11 @@ struct slot
   typename Tensors::context context[detail::extent(facts::value.nodes)] = {};
 };
 
-/// The view that phase `P` (its number in the block) has of a slot. In a weight pass, metadata and outputs are out of
-/// reach: their storage may be back already, so what W needs of them goes into `saved()`. Where a node runs forward again, it
-/// and its backward see what it writes then.
-template <class Model, int Type, int Ph, class Tensors, bool InWeightPass = false, bool Recomputed = false>
+/// The view that phase `Ph` (its number in the block) has of a slot in `forward`, in `backward` (whole or its input half) or in
+/// `backward_weight`. Backward has what the phase saves, and metadata; in a weight pass, metadata and outputs are out of reach
+/// too: their storage may be back already, so what W needs of them goes into `saved()`. Where a node runs forward again, it and
+/// its backward see what it writes then.
+template <class Model, int Type, int Ph, class Tensors, pass In = pass::forward, bool Recomputed = false>
 class io {
   using slot_type = slot<Model, Type, Tensors>;
   using tensor = typename Tensors::tensor;
@@ -102,6 +103,22 @@ class io {
   static constexpr int root_index = facts::value.find_root_of(Ph, detail::id_of<Value>());
   template <class Value> static constexpr bool reads = leaf_index<Value> >= 0;
   template <class Value> static constexpr bool writes = root_index<Value> >= 0;
+  static constexpr bool in_weight_pass = In == pass::backward_weight;
+
+  // What runs forward again has what it read from outside until its input half is over, and what it made itself to the end.
+  template <class Value> static constexpr bool input_is_gone() {
+    if constexpr (In == pass::forward || is_metadata<Value> || !reads<Value>)
+      return false;
+    else
+      return !facts::value.leaf_is_saved[leaf_index<Value>] &&
+             !(Recomputed && (!in_weight_pass || facts::value.leaf_inside_node[leaf_index<Value>]));
+  }
+  template <class Value> static constexpr bool output_is_gone() {
+    if constexpr (In != pass::backward || is_metadata<Value> || !writes<Value>)
+      return false;
+    else
+      return !facts::value.root_is_saved[root_index<Value>] && !Recomputed;
+  }
 
 public:
   io(slot_type& state, int layer, int microbatch) : slot_(&state), layer_(layer), microbatch_(microbatch) {}
@@ -112,21 +129,24 @@ public:
   /// The tensor or metadata that this phase reads.
   template <class Value> decltype(auto) in(Value) const {
     static_assert(reads<Value>, STRETTO_E10);
-    static_assert(!(InWeightPass && is_metadata<Value>), STRETTO_E13);
+    static_assert(!(in_weight_pass && is_metadata<Value>), STRETTO_E13);
+    static_assert(!input_is_gone<Value>(), STRETTO_E69);
     return read<Value>();
   }
 
   /// The tensor or metadata that this phase writes.
   template <class Value> decltype(auto) out(Value) const {
     static_assert(writes<Value>, STRETTO_E11);
-    static_assert(!writes<Value> || !InWeightPass, STRETTO_E13);
+    static_assert(!writes<Value> || !in_weight_pass, STRETTO_E13);
+    static_assert(!output_is_gone<Value>(), STRETTO_E69);
     return written<Value>();
   }
 
   template <class Value> decltype(auto) operator[](Value) const {
     static_assert(!(reads<Value> && writes<Value>), STRETTO_E12);
     static_assert(reads<Value> || writes<Value>, STRETTO_E10);
-    static_assert(!(InWeightPass && (writes<Value> || is_metadata<Value>)), STRETTO_E13);
+    static_assert(!(in_weight_pass && (writes<Value> || is_metadata<Value>)), STRETTO_E13);
+    static_assert(!input_is_gone<Value>() && !output_is_gone<Value>(), STRETTO_E69);
     if constexpr (writes<Value>)
       return written<Value>();
     else

@@ -123,16 +123,18 @@ STRETTO_ALWAYS_INLINE void come_in(context& c, side& s, st::lane on) {
 STRETTO_ALWAYS_INLINE void hand_over(context& c, side& s, st::lane on) { c.lanes.record(on, *s.event); }
 /// Queues one pass of phase `Number` of a block on a lane: what an expert's helper would do, too. What goes back before
 /// an op and behind it are lists made before the step.
-template <int K, int Number, bool Weight = false, class Call>
-STRETTO_ALWAYS_INLINE void queue(context& c, side const& s, st::phase_kind kind, st::pass what, st::lane on,
-                                 int number, Call call) {
+template <int K, int Number, st::pass What, class Call>
+STRETTO_ALWAYS_INLINE void queue(context& c, side const& s, st::phase_kind kind, st::lane on, int number,
+                                 Call call) {
   using block = Model::block<K>;
-  c.lanes.run(on, st::op_label{kind, what, on, s.index, s.microbatch},
+  c.lanes.run(on, st::op_label{kind, What, on, s.index, s.microbatch},
               [tensors = &c.tensors, phases = static_cast<st::layer<block>*>(s.phases),
                state = static_cast<st::slot<Model, K, st::null_tensors>*>(s.state), index = s.index,
                microbatch = s.microbatch, releases = c.releases + 2 * number, call]() STRETTO_INLINE_LAMBDA {
                 for (auto const *r = releases[0], *last = releases[1]; r != last; ++r) (*r)(*tensors);
-                st::io<Model, K, Number, st::null_tensors, Weight> view(*state, index, microbatch);
+                // Whole backwards and input halves see the same.
+                constexpr st::pass in = What == st::pass::backward_input ? st::pass::backward : What;
+                st::io<Model, K, Number, st::null_tensors, in> view(*state, index, microbatch);
                 call(phases->template at<Number>(), view);
                 for (auto const *r = releases[1], *last = releases[2]; r != last; ++r) (*r)(*tensors);
               });
@@ -158,40 +160,40 @@ extern "C" {
 }
 void hand_moe_pair(context& c) {
   come_in(c, c.b, comm);
-  queue<moe, 3>(c, c.b, st::combine, pass::backward, comm, 0, backward);
+  queue<moe, 3, pass::backward>(c, c.b, st::combine, comm, 0, backward);
   c.lanes.record(comm, c.events[0]);
 
   come_in(c, c.f, compute);
-  queue<moe, 0>(c, c.f, st::attn, pass::forward, compute, 1, forward);
+  queue<moe, 0, pass::forward>(c, c.f, st::attn, compute, 1, forward);
   c.lanes.record(compute, c.events[1]);
 
   c.lanes.wait(compute, c.events[0]);
-  queue<moe, 2>(c, c.b, st::mlp, pass::backward_input, compute, 2, backward_input);
+  queue<moe, 2, pass::backward_input>(c, c.b, st::mlp, compute, 2, backward_input);
   c.lanes.record(compute, c.events[0]);
 
   c.lanes.wait(comm, c.events[1]);
-  queue<moe, 1>(c, c.f, st::dispatch, pass::forward, comm, 3, forward);
+  queue<moe, 1, pass::forward>(c, c.f, st::dispatch, comm, 3, forward);
   c.lanes.record(comm, c.events[1]);
 
   c.lanes.wait(comm, c.events[0]);
-  queue<moe, 1>(c, c.b, st::dispatch, pass::backward, comm, 4, backward);
+  queue<moe, 1, pass::backward>(c, c.b, st::dispatch, comm, 4, backward);
   c.lanes.record(comm, c.events[0]);
 
-  queue<moe, 2, true>(c, c.b, st::mlp, pass::backward_weight, compute, 5, backward_weight);
+  queue<moe, 2, pass::backward_weight>(c, c.b, st::mlp, compute, 5, backward_weight);
 
   c.lanes.wait(compute, c.events[1]);
-  queue<moe, 2>(c, c.f, st::mlp, pass::forward, compute, 6, forward);
+  queue<moe, 2, pass::forward>(c, c.f, st::mlp, compute, 6, forward);
   c.lanes.record(compute, c.events[1]);
 
   c.lanes.wait(comm, c.events[1]);
-  queue<moe, 3>(c, c.f, st::combine, pass::forward, comm, 7, forward);
+  queue<moe, 3, pass::forward>(c, c.f, st::combine, comm, 7, forward);
   hand_over(c, c.f, comm);
 
   c.lanes.wait(compute, c.events[0]);
-  queue<moe, 0>(c, c.b, st::attn, pass::backward_input, compute, 8, backward_input);
+  queue<moe, 0, pass::backward_input>(c, c.b, st::attn, compute, 8, backward_input);
   hand_over(c, c.b, compute);
 
-  queue<moe, 0, true>(c, c.b, st::attn, pass::backward_weight, compute, 9, backward_weight);
+  queue<moe, 0, pass::backward_weight>(c, c.b, st::attn, compute, 9, backward_weight);
   c.releases += 20;
 }
 
@@ -200,20 +202,20 @@ void hand_moe_pair(context& c) {
 }
 void hand_dense_pair(context& c) {
   come_in(c, c.f, compute);
-  queue<dense, 0>(c, c.f, st::attn, pass::forward, compute, 0, forward);
+  queue<dense, 0, pass::forward>(c, c.f, st::attn, compute, 0, forward);
 
   come_in(c, c.b, compute);
-  queue<dense, 1>(c, c.b, st::mlp, pass::backward_input, compute, 1, backward_input);
+  queue<dense, 1, pass::backward_input>(c, c.b, st::mlp, compute, 1, backward_input);
 
-  queue<dense, 1, true>(c, c.b, st::mlp, pass::backward_weight, compute, 2, backward_weight);
+  queue<dense, 1, pass::backward_weight>(c, c.b, st::mlp, compute, 2, backward_weight);
 
-  queue<dense, 1>(c, c.f, st::mlp, pass::forward, compute, 3, forward);
+  queue<dense, 1, pass::forward>(c, c.f, st::mlp, compute, 3, forward);
   hand_over(c, c.f, compute);
 
-  queue<dense, 0>(c, c.b, st::attn, pass::backward_input, compute, 4, backward_input);
+  queue<dense, 0, pass::backward_input>(c, c.b, st::attn, compute, 4, backward_input);
   hand_over(c, c.b, compute);
 
-  queue<dense, 0, true>(c, c.b, st::attn, pass::backward_weight, compute, 5, backward_weight);
+  queue<dense, 0, pass::backward_weight>(c, c.b, st::attn, compute, 5, backward_weight);
   c.releases += 12;
 }
 
@@ -222,19 +224,19 @@ void hand_dense_pair(context& c) {
 }
 void hand_moe_forward(context& c) {
   come_in(c, c.f, compute);
-  queue<moe, 0>(c, c.f, st::attn, pass::forward, compute, 0, forward);
+  queue<moe, 0, pass::forward>(c, c.f, st::attn, compute, 0, forward);
   c.lanes.record(compute, c.events[0]);
 
   c.lanes.wait(comm, c.events[0]);
-  queue<moe, 1>(c, c.f, st::dispatch, pass::forward, comm, 1, forward);
+  queue<moe, 1, pass::forward>(c, c.f, st::dispatch, comm, 1, forward);
   c.lanes.record(comm, c.events[0]);
 
   c.lanes.wait(compute, c.events[0]);
-  queue<moe, 2>(c, c.f, st::mlp, pass::forward, compute, 2, forward);
+  queue<moe, 2, pass::forward>(c, c.f, st::mlp, compute, 2, forward);
   c.lanes.record(compute, c.events[0]);
 
   c.lanes.wait(comm, c.events[0]);
-  queue<moe, 3>(c, c.f, st::combine, pass::forward, comm, 3, forward);
+  queue<moe, 3, pass::forward>(c, c.f, st::combine, comm, 3, forward);
   hand_over(c, c.f, comm);
   c.releases += 8;
 }
@@ -244,19 +246,19 @@ void hand_moe_forward(context& c) {
 }
 void hand_moe_input(context& c) {
   come_in(c, c.b, comm);
-  queue<moe, 3>(c, c.b, st::combine, pass::backward, comm, 0, backward);
+  queue<moe, 3, pass::backward>(c, c.b, st::combine, comm, 0, backward);
   c.lanes.record(comm, c.events[0]);
 
   c.lanes.wait(compute, c.events[0]);
-  queue<moe, 2>(c, c.b, st::mlp, pass::backward_input, compute, 1, backward_input);
+  queue<moe, 2, pass::backward_input>(c, c.b, st::mlp, compute, 1, backward_input);
   c.lanes.record(compute, c.events[0]);
 
   c.lanes.wait(comm, c.events[0]);
-  queue<moe, 1>(c, c.b, st::dispatch, pass::backward, comm, 2, backward);
+  queue<moe, 1, pass::backward>(c, c.b, st::dispatch, comm, 2, backward);
   c.lanes.record(comm, c.events[0]);
 
   c.lanes.wait(compute, c.events[0]);
-  queue<moe, 0>(c, c.b, st::attn, pass::backward_input, compute, 3, backward_input);
+  queue<moe, 0, pass::backward_input>(c, c.b, st::attn, compute, 3, backward_input);
   hand_over(c, c.b, compute);
   c.releases += 8;
 }
@@ -266,9 +268,9 @@ void hand_moe_input(context& c) {
 }
 void hand_moe_weight(context& c) {
   come_in(c, c.b, compute);
-  queue<moe, 2, true>(c, c.b, st::mlp, pass::backward_weight, compute, 0, backward_weight);
+  queue<moe, 2, pass::backward_weight>(c, c.b, st::mlp, compute, 0, backward_weight);
 
-  queue<moe, 0, true>(c, c.b, st::attn, pass::backward_weight, compute, 1, backward_weight);
+  queue<moe, 0, pass::backward_weight>(c, c.b, st::attn, compute, 1, backward_weight);
   c.releases += 4;
 }
 
@@ -277,14 +279,14 @@ void hand_moe_weight(context& c) {
 }
 void hand_dense_backward(context& c) {
   come_in(c, c.b, compute);
-  queue<dense, 1>(c, c.b, st::mlp, pass::backward_input, compute, 0, backward_input);
+  queue<dense, 1, pass::backward_input>(c, c.b, st::mlp, compute, 0, backward_input);
 
-  queue<dense, 1, true>(c, c.b, st::mlp, pass::backward_weight, compute, 1, backward_weight);
+  queue<dense, 1, pass::backward_weight>(c, c.b, st::mlp, compute, 1, backward_weight);
 
-  queue<dense, 0>(c, c.b, st::attn, pass::backward_input, compute, 2, backward_input);
+  queue<dense, 0, pass::backward_input>(c, c.b, st::attn, compute, 2, backward_input);
   hand_over(c, c.b, compute);
 
-  queue<dense, 0, true>(c, c.b, st::attn, pass::backward_weight, compute, 3, backward_weight);
+  queue<dense, 0, pass::backward_weight>(c, c.b, st::attn, compute, 3, backward_weight);
   c.releases += 8;
 }
 

@@ -38,6 +38,7 @@ NOT_AT_RUN_TIME = {
     "E38": "the code of the caller names a type",
     "E62": "the code of the caller names a type",
     "E68": "the code of the caller names a type",
+    "E69": "the code of a phase names a type",
 }
 
 
