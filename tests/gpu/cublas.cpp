@@ -212,6 +212,8 @@ TEST_CASE("the products of experts are right to rounding", "[gpu][building-block
   auto const type = GENERATE(CUDA_R_16BF, CUDA_R_32F, CUDA_R_64F);
   auto const [in, out] = GENERATE(table<int, int>({{64, 96}, {37, 53}, {129, 31}, {1, 1}, {256, 8}}));
   auto const how = GENERATE(gradient_sum::add, gradient_sum::write);
+  // Aligned, and not.
+  if (test::under_a_tool() && in != 64 && in != 37) return;
   CAPTURE(static_cast<int>(type), in, out, static_cast<int>(how));
   problem p({type, in, out}, uneven, 1);
   auto const found = p.run(with, how);

@@ -6,6 +6,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -38,6 +39,10 @@ inline int gpus_of_machine() {
 /// Says that the rest of a test needs more GPUs than there are.
 inline void need_gpus_of_machine(int count) {
   if (gpus_of_machine() < count) SKIP("needs " << count << " GPUs");
+}
+/// Under a tool each process takes half a minute to start: all but as many GPUs as there are.
+inline bool is_left_out_of_processes(int gpus) {
+  return under_a_tool() && gpus != (std::min)(gpus_of_machine(), 2);
 }
 
 /// What forked ranks share.
@@ -73,7 +78,7 @@ public:
   Letter receive(stretto::message const& about) {
     auto& from = queue_of(about.peer, about.gradient);
     for (int naps = 0; from.written.load() == from.read.load(); ++naps) {
-      if (naps > 300'000) throw std::runtime_error("a letter did not come");
+      if (naps > times(300'000, 2'000'000)) throw std::runtime_error("a letter did not come");
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
     Letter letter;
@@ -113,7 +118,7 @@ public:
       return;
     }
     for (int naps = 0; board_.round.load() == round; ++naps) {
-      if (naps > 300'000) throw std::runtime_error("a rank did not come to the barrier");
+      if (naps > times(300'000, 2'000'000)) throw std::runtime_error("a rank did not come to the barrier");
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
   }

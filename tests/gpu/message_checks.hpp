@@ -99,8 +99,9 @@ template <class Peers> bool keeps_the_laws_of_peers(Peers& peers, int me, cudaSt
 
 /// Steps of a pipeline on lanes, under random delays: how many of the messages that this rank handed on were wrong.
 template <class Peers> int wrong_along_a_pipeline(Peers& peers, peer_lanes& lanes, int me, int ranks) {
-  constexpr int steps = 10, microbatches = 8;
-  device_bytes const scratch(std::size_t{256} << 20);
+  int const steps = times(10, 2);
+  constexpr int microbatches = 8;
+  device_bytes const scratch(delay_bytes());
   cuda::check(cudaMemset(scratch.data(), 0, scratch.size()), "cudaMemset");
   numbers const library;
   std::mt19937 random(static_cast<unsigned>(me));
@@ -146,11 +147,11 @@ template <class Peers> int wrong_along_a_pipeline(Peers& peers, peer_lanes& lane
 /// another one was written over too early; `library` is that of `peers`.
 template <class Peers>
 int overwritten(Peers& peers, memory_of_streams const& library, peer_lanes& lanes, int me, bool gradient) {
-  constexpr int messages = 60;
+  int const messages = times(60, 12);
   constexpr std::size_t size = std::size_t{1} << 20;
   random_delay delay(me);
   peer_lanes::event made, came;
-  device_bytes const kept(messages * size);
+  device_bytes const kept(static_cast<std::size_t>(messages) * size);
   numbers::tensor now;
   auto const in_place = [=](int i) { return static_cast<std::size_t>(i) * size; };
   for (int i = 0; i < messages; ++i) {

@@ -60,7 +60,9 @@ static_assert(peer_adapter<messages>);
 /// One of two ranks, with a route of each kind.
 struct joined {
   explicit joined(shared_exchange const& ranks)
-      : host(ranks), gpu(choose(ranks)), session(host, {seconds(60), [this] { return board.failed(); }}),
+      : host(ranks), gpu(choose(ranks)),
+        session(host, {test::patiently(seconds(60)), [this] { return board.failed(); },
+                       test::patiently(seconds(120))}),
         watchdog(session, board, ranks.rank()), mail(host.board(), ranks.rank()),
         peers(ranks.rank(), mail, {stream.get()}, {stream.get()}) {
     for (int from = 0; from < 2; ++from)

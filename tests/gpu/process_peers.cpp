@@ -9,6 +9,7 @@ using namespace test;
 // Nothing here may touch CUDA before it forks.
 TEST_CASE("messages of device memory between processes keep the laws of peers", "[gpu]") {
   int const gpus = GENERATE(1, 2);
+  if (is_left_out_of_processes(gpus)) return;
   need_gpus_of_machine(gpus);
   auto const keeps = [&](shared_exchange& ranks) {
     use_gpu_of(ranks.rank(), gpus);
@@ -25,6 +26,7 @@ TEST_CASE("messages of device memory between processes keep the laws of peers", 
 
 TEST_CASE("messages along a pipeline of processes, under random delays, step after step", "[gpu]") {
   int const gpus = GENERATE(1, 2);
+  if (is_left_out_of_processes(gpus)) return;
   need_gpus_of_machine(gpus);
   auto const all_right = [&](shared_exchange& ranks) {
     use_gpu_of(ranks.rank(), gpus);
@@ -34,12 +36,14 @@ TEST_CASE("messages along a pipeline of processes, under random delays, step aft
     message_processes<numbers> peers(ranks, mail, {}, {}, settings_of(ranks.rank(), board));
     return wrong_along_a_pipeline(peers, lanes, ranks.rank(), ranks.ranks()) == 0;
   };
-  CHECK(count_true(4, all_right) == 4);
+  int const ranks = times(4, 3);
+  CHECK(count_true(ranks, all_right) == ranks);
 }
 
 TEST_CASE("what processes drop behind a send or a read is not written over too early", "[gpu]") {
   int const gpus = GENERATE(1, 2);
   bool const gradient = GENERATE(false, true);
+  if (is_left_out_of_processes(gpus)) return;
   need_gpus_of_machine(gpus);
   auto const all_right = [&](shared_exchange& ranks) {
     use_gpu_of(ranks.rank(), gpus);

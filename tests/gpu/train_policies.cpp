@@ -32,6 +32,7 @@ namespace {
 /// Large enough for ops of both lanes and both ranks to run at the same time.
 options larger() {
   auto o = small();
+  if (under_a_tool()) return o;
   o.batch = 8;
   o.microbatches = 4;
   o.steps = 4;
@@ -46,6 +47,7 @@ void check_policies(options const& o, corpus const& text) {
   REQUIRE(yardstick.losses.size() == static_cast<std::size_t>(o.steps));
   for (auto const each : yardstick.losses) REQUIRE(std::isfinite(each));
   for (auto const how : {policy::serial, policy::two_stream_1f1b, policy::split_dw}) {
+    if (is_left_out(how)) continue;
     CAPTURE(name_of(how));
     CHECK(same(run(o, how, text), yardstick));
   }
@@ -64,7 +66,7 @@ class churning_tensors : public stretto::torch::stream_tensors {
       at::NoGradGuard const no_graph;
       std::vector<at::Tensor> taken;
       auto const options = at::TensorOptions(at::kCUDA).dtype(at::kFloat);
-      for (std::int64_t numbers = std::int64_t{1} << 20; numbers >= 128; numbers /= 2)
+      for (std::int64_t numbers = std::int64_t{1} << 20; numbers >= 128; numbers /= times(2, 16))
         for (int i = 0; i < 2; ++i)
           taken.push_back(at::full({numbers}, std::numeric_limits<double>::quiet_NaN(), options));
     }
@@ -119,7 +121,7 @@ public:
   static inline bool waits = true;
 
 private:
-  static constexpr std::size_t bytes = std::size_t{1} << 30;
+  std::size_t const bytes = std::size_t{1} << times(30, 20);
   void* scratch_ = nullptr;
   std::mt19937 random_;
 };
@@ -192,6 +194,7 @@ TEST_CASE("with slots of a fixed number every policy gives the bits of ordinary 
   o.model.type = GENERATE(number_type::f32, number_type::bf16);
   o.ep = GENERATE(1, 2);
   o.capacity = 2;
+  if (under_a_tool() && o.ep == 1) return;
   CAPTURE(o.ep, o.model.type);
   check_policies(o, corpus(file.path(), o.model.sequence));
 }
@@ -200,17 +203,19 @@ TEST_CASE("a captured step has new tokens and routing in every replay and gives 
           "[gpu]") {
   text_file const file;
   auto o = small();
-  o.steps = 5;
+  o.steps = times(5, 3);
   o.capacity = 2;
   o.ep = 1;
   SECTION("one rank") { o.model.type = GENERATE(number_type::f32, number_type::bf16); }
   SECTION("two ranks") { o.ep = 2, o.transport = GENERATE(transport_kind::staged, transport_kind::peer); }
   SECTION("four ranks, narrow numbers") { o.ep = 4, o.model.type = number_type::bf16; }
+  if (under_a_tool() && (o.ep == 4 || (o.ep == 1 && o.model.type == number_type::f32))) return;
   CAPTURE(o.ep, o.transport, o.model.type);
   corpus const text(file.path(), o.model.sequence);
   auto const ordinary = run(o, policy::split_dw, text);
   o.graph = true;
   for (auto const how : all_policies) {
+    if (is_left_out(how)) continue;
     CAPTURE(name_of(how));
     CHECK(same(run(o, how, text), ordinary));
   }
@@ -221,6 +226,7 @@ TEST_CASE("late ops and memory that is written over change no bit of a captured 
   auto o = larger();
   o.ep = GENERATE(1, 2);
   o.capacity = 2;
+  if (under_a_tool() && o.ep == 1) return;
   corpus const text(file.path(), o.model.sequence);
   auto const ordinary = run(o, policy::serial, text);
   hostile_gpu const hostile(true);
@@ -232,7 +238,7 @@ TEST_CASE("runs in several threads capture and replay their steps on one GPU at 
   text_file const file;
   auto o = small();
   o.ep = 1;
-  o.steps = 8;
+  o.steps = times(8, 3);
   o.capacity = 2;
   corpus const text(file.path(), o.model.sequence);
   auto const ordinary = run(o, policy::split_dw, text);
@@ -263,10 +269,13 @@ TEST_CASE("choices without a slot end a run whose steps are replayed, with the s
   auto o = small();
   // Two ranks have one graph.
   o.ep = GENERATE(1, 2);
+  if (under_a_tool() && o.ep == 1) return;
+  o.microbatches = o.model.layers = 3;
   o.steps = 12;
   corpus const text(file.path(), o.model.sequence);
   // Whichever of the ranks it is that ends the others.
-  auto const sentence_of = [&]() -> std::string {
+  auto const sentence_on = [&](device_kind device) -> std::string {
+    o.model.device = device;
     try {
       run(o, policy::split_dw, text);
     } catch (std::exception const& problem) {
@@ -275,28 +284,31 @@ TEST_CASE("choices without a slot end a run whose steps are replayed, with the s
     }
     return {};
   };
-  // As many slots as last for three steps, but not for all.
+  auto const is_late = [](std::string const& told) {
+    return told.find("found no slot") != std::string::npos && told.find("step 1,") == std::string::npos &&
+           told.find("step 2,") == std::string::npos && told.find("step 3,") == std::string::npos;
+  };
+  // As many slots as last for three steps, but not for all: looked for on the CPU, which mostly chooses as the GPU does.
   std::string ordinary;
   for (o.model.seed = 1; o.model.seed < 4 && ordinary.empty(); ++o.model.seed)
     for (o.capacity = 1; o.capacity < 2; o.capacity += 1.0 / 24) {
-      ordinary = sentence_of();
-      if (ordinary.empty()) break;
-      auto const late = ordinary.find("step 1,") == std::string::npos &&
-                        ordinary.find("step 2,") == std::string::npos &&
-                        ordinary.find("step 3,") == std::string::npos;
-      if (late) break;
+      auto const likely = sentence_on(device_kind::cpu);
+      if (likely.empty()) break;
+      if (!is_late(likely)) continue;
+      ordinary = sentence_on(device_kind::cuda);
+      if (is_late(ordinary)) break;
       ordinary.clear();
     }
   --o.model.seed;
-  REQUIRE_THAT(ordinary, Catch::Matchers::ContainsSubstring("found no slot"));
+  REQUIRE(is_late(ordinary));
   o.graph = true;
-  CHECK(sentence_of() == ordinary);
+  CHECK(sentence_on(device_kind::cuda) == ordinary);
 }
 
 TEST_CASE("a GPU learns what a CPU learns", "[gpu]") {
   text_file const file;
   auto o = small();
-  o.steps = 10;
+  o.steps = times(10, 2);
   corpus const text(file.path(), o.model.sequence);
   auto const gpu = run(o, policy::split_dw, text);
   o.model.device = device_kind::cpu;
@@ -310,10 +322,12 @@ TEST_CASE("late ops and memory that is written over as soon as it is free change
   text_file const file;
   auto o = larger();
   o.model.type = GENERATE(number_type::f32, number_type::bf16);
+  if (under_a_tool() && o.model.type == number_type::f32) return;
   corpus const text(file.path(), o.model.sequence);
   auto const yardstick = run(o, policy::serial, text);
   hostile_gpu const hostile(true);
   for (auto const how : {policy::serial, policy::two_stream_1f1b, policy::split_dw}) {
+    if (is_left_out(how)) continue;
     CAPTURE(name_of(how));
     CHECK(same(run(o, how, text), yardstick));
   }

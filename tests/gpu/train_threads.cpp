@@ -22,6 +22,7 @@ void require_nccl(int gpus) {
 struct way_to_run {
   char const* pipeline;
   policy how;
+  bool under_a_tool = false; ///< for each policy one of the pipelines, which differ in their order only
 };
 
 } // namespace
@@ -30,10 +31,12 @@ TEST_CASE("every transport between threads and every policy give the same bits",
   text_file const file;
   auto o = small();
   o.ep = GENERATE(2, 4);
+  if (under_a_tool() && o.ep == 4) return;
   corpus const text(file.path(), o.model.sequence);
   auto const yardstick = run(o, policy::autograd, text);
   for (auto const transport : between_threads)
     for (auto const how : {policy::autograd, policy::two_stream_1f1b, policy::split_dw}) {
+      if (is_left_out(how)) continue;
       o.transport = transport;
       CAPTURE(o.ep, transport == transport_kind::peer, name_of(how));
       CHECK(same(run(o, how, text), yardstick));
@@ -46,13 +49,14 @@ TEST_CASE("of ranks that keep their rows one gives the bits of any transport, tw
   auto o = small();
   o.ep = GENERATE(1, 2);
   o.capacity = GENERATE(0.0, 2.0);
+  if (under_a_tool() && o.ep == 1) return;
   CAPTURE(o.ep, o.capacity);
   corpus const text(file.path(), o.model.sequence);
   if (o.ep > 1) o.transport = transport_kind::none;
   auto const yardstick = run(o, policy::autograd, text);
   o.transport = transport_kind::none;
   for (auto const how : {policy::serial, policy::two_stream_1f1b, policy::split_dw})
-    CHECK(same(run(o, how, text), yardstick));
+    if (!is_left_out(how)) CHECK(same(run(o, how, text), yardstick));
 }
 
 TEST_CASE("stages of a pipeline that are threads give the bits of one stage", "[gpu]") {
@@ -61,16 +65,19 @@ TEST_CASE("stages of a pipeline that are threads give the bits of one stage", "[
   o.microbatches = 4;
   o.model.layers = 5;
   o.ep = GENERATE(1, 2);
+  if (under_a_tool() && o.ep == 1) return;
   corpus const text(file.path(), o.model.sequence);
   auto const yardstick = run(o, policy::serial, text);
   o.pp = 2;
   for (auto const transport : between_threads)
     // Without rows between ranks the two are the same.
     for (auto const& way :
-         {way_to_run{"one_f_one_b", policy::autograd}, way_to_run{"one_f_one_b", policy::serial},
-          way_to_run{"one_f_one_b_ep", policy::two_stream_1f1b}, way_to_run{"dual_pipe_v", policy::split_dw},
-          way_to_run{"zero_bubble_v", policy::split_dw}, way_to_run{"interleaved_ep", policy::split_dw}}) {
+         {way_to_run{"one_f_one_b", policy::autograd, true}, way_to_run{"one_f_one_b", policy::serial},
+          way_to_run{"one_f_one_b_ep", policy::two_stream_1f1b, true},
+          way_to_run{"dual_pipe_v", policy::split_dw, true}, way_to_run{"zero_bubble_v", policy::split_dw},
+          way_to_run{"interleaved_ep", policy::split_dw}}) {
       if (o.ep == 1 && transport == transport_kind::staged) continue;
+      if (under_a_tool() && (transport == transport_kind::staged || !way.under_a_tool)) continue;
       o.transport = transport;
       o.pipeline = way.pipeline;
       CAPTURE(o.ep, o.pipeline, transport == transport_kind::peer, name_of(way.how));
@@ -91,6 +98,7 @@ TEST_CASE(
   o.transport = transport_kind::nccl;
   o.graph = GENERATE(false, true);
   for (auto const how : all_policies) {
+    if (is_left_out(how)) continue;
     CAPTURE(o.graph, name_of(how));
     CHECK(same(run(o, how, text), yardstick));
   }

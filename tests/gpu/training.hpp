@@ -1,6 +1,7 @@
 #pragma once
 
 #include "support/text_file.hpp"
+#include "under_a_tool.hpp"
 
 #include <train_moe/corpus.hpp>
 #include <train_moe/cuda_device.hpp>
@@ -13,12 +14,12 @@ namespace test {
 inline train_moe::options small() {
   train_moe::options o;
   o.ep = 2;
-  o.microbatches = 3;
+  o.microbatches = times(3, 2);
   o.batch = 2;
-  o.steps = 3;
+  o.steps = times(3, 2);
   auto& m = o.model;
   m.device = train_moe::device_kind::cuda;
-  m.layers = 3;
+  m.layers = times(3, 2);
   m.dense = 1;
   m.hidden = 64;
   m.heads = 2;
@@ -26,6 +27,11 @@ inline train_moe::options small() {
   m.experts = 4;
   m.sequence = 24;
   return o;
+}
+
+/// Under a tool all but the policies that run backward whole and in two halves.
+inline bool is_left_out(train_moe::policy how) {
+  return under_a_tool() && how != train_moe::policy::two_stream_1f1b && how != train_moe::policy::split_dw;
 }
 
 inline train_moe::run_result run(train_moe::options const& o, train_moe::policy how,

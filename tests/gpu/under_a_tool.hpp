@@ -4,7 +4,8 @@
 
 namespace test {
 
-/// Whether the test runs under compute-sanitizer, which makes a launch ten times as long and more: sanitizer.py says so.
+/// Whether the test runs under compute-sanitizer, which makes a launch ten times as long and more: sanitizer.py says so. Tests
+/// then take each way to copy or to compute once, and leave out what is only another order or another number of the same.
 inline bool under_a_tool() { return std::getenv("STRETTO_UNDER_A_TOOL") != nullptr; }
 
 /// A deadline or a limit, longer there.
