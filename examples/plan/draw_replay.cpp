@@ -30,7 +30,7 @@ void refuse_too_many(phase_replay const& one, char const* format, char const* in
 }
 
 std::string title(phase_replay const& one) {
-  return fmt::format("{}, {} layer{}", title_of(one.facts), one.layers, one.layers == 1 ? "" : "s");
+  return fmt::format("{}, {}", title_of(one.facts), counted(one.layers, "layer", "layers"));
 }
 
 } // namespace

@@ -90,9 +90,9 @@ std::string picture::summary() const {
     worst = std::max(worst, run.bubble(rank));
     live = std::max(live, run.rank(rank).peak_live);
   }
-  return fmt::format(
-      "makespan {} {}, {:.3f} of ideal; bubble {} on the idlest rank; at most {} chunk activation{} live",
-      short_number(run.makespan()), costs.unit, run.ratio(), short_number(worst), live, live == 1 ? "" : "s");
+  return fmt::format("makespan {} {}, {:.3f} of ideal; bubble {} on the idlest rank; at most {} live",
+                     short_number(run.makespan()), costs.unit, run.ratio(), short_number(worst),
+                     counted(live, "chunk activation", "chunk activations"));
 }
 
 std::string short_number(double value) {

@@ -28,6 +28,13 @@ struct TwoStreamStep : stretto::Schedule<MixedModel, stretto::TwoStream1F1B, str
 struct SplitStep
     : stretto::Schedule<MixedModel, stretto::TwoStream1F1B, stretto::SplitDW, stretto::DualPipeV> {};
 
+/// In milliseconds; no clock of a trace can tell such a step from one that takes no time.
+constexpr double shortest_step = 1e-6;
+
+std::string no_time(char const* flag, recorded_step const& run) {
+  return fmt::format("{}: the ops in '{}' take no time; trace that run again", flag, run.path);
+}
+
 /// Numbers of the block types of `MixedModel`.
 constexpr int moe = 0, dense = 1, embedding = 2, head = 3;
 
@@ -66,10 +73,11 @@ stretto::plan plan_of(recorded_step const& run) {
     made.reset();
   }
   if (!made || made->facts().chunks != run.number("chunks"))
-    throw usage_error(fmt::format(
-        "--measured: '{}' says {}, {} ranks, {} microbatches, {} chunks, which is no plan; "
-        "trace the step again",
-        run.path, run.text("pipeline"), run.number("pp"), run.number("microbatches"), run.number("chunks")));
+    throw usage_error(
+        fmt::format("--measured: '{}' says {}, {}, {}, {}, which is no plan; trace the step again", run.path,
+                    run.text("pipeline"), counted(run.number("pp"), "rank", "ranks"),
+                    counted(run.number("microbatches"), "microbatch", "microbatches"),
+                    counted(run.number("chunks"), "chunk", "chunks")));
   return std::move(*made);
 }
 
@@ -82,11 +90,11 @@ public:
     int ranks = 0;
     for (stretto::span const& each : serial.ops) ranks = std::max(ranks, each.rank + 1);
     if (ranks != expert_ranks && ranks != pipeline_ranks * expert_ranks)
-      throw usage_error(fmt::format("--costs: '{}' has ops of {} ranks; a step of {} pipeline ranks and {} "
-                                    "expert ranks takes one serial "
-                                    "run, of {}, or one for each pipeline rank, of {} together",
-                                    path_, ranks, pipeline_ranks, expert_ranks, expert_ranks,
-                                    pipeline_ranks * expert_ranks));
+      throw usage_error(fmt::format(
+          "--costs: '{}' has ops of {}; a step of {} and {} takes one serial run, of {}, or one for each "
+          "pipeline rank, of {} together",
+          path_, counted(ranks, "rank", "ranks"), counted(pipeline_ranks, "pipeline rank", "pipeline ranks"),
+          counted(expert_ranks, "expert rank", "expert ranks"), expert_ranks, pipeline_ranks * expert_ranks));
     runs_ = ranks / expert_ranks;
     std::map<key, int> counts;
     auto const key_of = [&](stretto::span const& each) {
@@ -239,8 +247,9 @@ void require_same_ops(phase_replay const& predicted, int pipeline_rank, recorded
 } // namespace
 
 std::string measured_step::title() const {
-  return fmt::format("{}, {}, {} layer{}{}{}", title_of(predicted.facts), policy, predicted.layers,
-                     predicted.layers == 1 ? "" : "s", dense > 0 ? fmt::format(" ({} dense)", dense) : "",
+  return fmt::format("{}, {}, {}{}{}", title_of(predicted.facts), policy,
+                     counted(predicted.layers, "layer", "layers"),
+                     dense > 0 ? fmt::format(" ({} dense)", dense) : "",
                      expert_ranks > 1 ? fmt::format(", {} expert ranks", expert_ranks) : "");
 }
 
@@ -259,6 +268,7 @@ measured_step compare_with_run(recorded_step const& trace, recorded_step const& 
   measured_step step;
   op_costs const serial(costs, facts.ranks, trace.number("ep"));
   step.predicted = replay_of(plan, trace, serial);
+  if (!(step.predicted.makespan > shortest_step)) throw usage_error(no_time("--costs", costs));
   step.serial_runs = serial.runs();
   step.policy = trace.text("policy"), step.trace = trace.path, step.costs = costs.path;
   step.expert_ranks = trace.number("ep"), step.dense = trace.number("dense");
@@ -266,11 +276,12 @@ measured_step compare_with_run(recorded_step const& trace, recorded_step const& 
   for (stretto::span const& each : trace.ops) {
     first = std::min(first, each.start_us), last = std::max(last, each.end_us);
     if (each.rank >= facts.ranks * step.expert_ranks)
-      throw usage_error(
-          fmt::format("--measured: '{}' has ops of rank {} and is of {} ranks; trace the step again",
-                      trace.path, each.rank, facts.ranks * step.expert_ranks));
+      throw usage_error(fmt::format("--measured: '{}' has ops of rank {} and is of {}; trace the step again",
+                                    trace.path, each.rank,
+                                    counted(facts.ranks * step.expert_ranks, "rank", "ranks")));
   }
   step.makespan = last - first;
+  if (!(step.makespan > shortest_step)) throw usage_error(no_time("--measured", trace));
   for (int rank = 0; rank < facts.ranks; ++rank) {
     rank_time mean;
     for (int expert_rank = 0; expert_rank < step.expert_ranks; ++expert_rank) {

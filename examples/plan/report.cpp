@@ -1,5 +1,7 @@
 #include "report.hpp"
 
+#include "usage.hpp"
+
 #include <stretto/plan_messages.hpp>
 
 #include <algorithm>
@@ -16,10 +18,6 @@ using nlohmann::ordered_json;
 
 ordered_json costs_json(layer_costs const& costs) {
   return {{"name", costs.name}, {"source", costs.source}, {"unit", costs.unit}};
-}
-
-std::string counted(int number, char const* one, char const* more) {
-  return fmt::format("{} {}", number, number == 1 ? one : more);
 }
 
 /// Where the figures come from, and what they leave out.

@@ -42,6 +42,10 @@ std::string listed(std::vector<std::string> const& names) {
   return text;
 }
 
+std::string counted(long number, char const* one, char const* more) {
+  return fmt::format("{} {}", number, number == 1 ? one : more);
+}
+
 std::string shown(std::string const& text) {
   std::string result;
   for (char const letter : text.substr(0, 60)) result += letter >= ' ' && letter <= '~' ? letter : '?';

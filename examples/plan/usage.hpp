@@ -17,6 +17,9 @@ std::string nearest(std::string const& text, std::vector<std::string> const& nam
 /// The names with commas between.
 std::string listed(std::vector<std::string> const& names);
 
+/// `1 rank`, `2 ranks`.
+std::string counted(long number, char const* one, char const* more);
+
 /// A piece of the user's text that is safe and short enough to show on one line.
 std::string shown(std::string const& text);
 

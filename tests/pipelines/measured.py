@@ -171,7 +171,7 @@ def check_costs_of_ranks(plan: Plan) -> None:
     one = plan.report(on_expert_ranks(step, (1, 1)), on_expert_ranks(serial_run(), (0.5, 1.5)))
     assert one["serial_runs"] == 1 and near(one["predicted_makespan"], pipeline_run(1, 1)[2]), one
     assert "in the serial runs, one for each rank, of" in plan.run(step, runs).stdout
-    plan.refuses("has ops of 3 ranks; a step of 2 pipeline ranks and 1 expert ranks takes one serial run, of 1, or one for each "
+    plan.refuses("has ops of 3 ranks; a step of 2 pipeline ranks and 1 expert rank takes one serial run, of 1, or one for each "
                  "pipeline rank, of 2 together", step, serial_run((1, 3, 1)))
     plan.refuses("has ops of 6 ranks; a step of 2 pipeline ranks and 2 expert ranks takes", on_expert_ranks(step, (1, 1)),
                  on_expert_ranks(serial_run((1, 3, 1)), (1, 1)))
@@ -203,8 +203,8 @@ def check_refusals(plan: Plan) -> None:
     plan.refuses("where its plan has", about(step, microbatches="4"), serial)
     plan.refuses("where its plan has", about(step, policy="two_stream_1f1b"), serial)
     plan.refuses("ran nothing where its plan has", without_last(step), serial)
-    plan.refuses("has ops of rank 1 and is of 1 ranks", about(step, pp="1"), serial)
-    plan.refuses("which is no plan", about(step, pipeline="dual_pipe_v", microbatches="1"), serial)
+    plan.refuses("has ops of rank 1 and is of 1 rank; trace", about(step, pp="1"), serial)
+    plan.refuses("says dual_pipe_v, 2 ranks, 1 microbatch, 1 chunk, which is no plan", about(step, pipeline="dual_pipe_v", microbatches="1"), serial)
     plan.refuses("which is no plan", about(step, pipeline="of_my_own"), serial)
     plan.refuses("which is no plan", about(step, chunks="2"), serial)
     plan.refuses("which has no ops", about(step, policy="autograd"), serial)
@@ -215,6 +215,12 @@ def check_refusals(plan: Plan) -> None:
     beside = copy.deepcopy(serial)
     beside["traceEvents"][3]["ts"] -= 500
     plan.refuses("ran F.dispatch L1 mb0 beside F.attn L1 mb0", step, beside)
+    # Ratios of nothing are no numbers.
+    at_once = {"ts": 0, "dur": 0}
+    instant = {name: {**run, "traceEvents": [each | at_once for each in run["traceEvents"]]} for name, run in (("step", step), ("serial", serial))}
+    plan.refuses("--costs: the ops in", step, instant["serial"])
+    plan.refuses("--measured: the ops in", instant["step"], serial)
+    plan.refuses("take no time; trace that run again", instant["step"], instant["serial"])
     plan.refuses("has no time of B.attn of layer 0", step, {**serial, "traceEvents": [
         each for each in serial["traceEvents"] if not each["name"].startswith("B.attn L0")]})
     whole = plan.run(about(step, pipeline="zero_bubble_h1"), serial)
