@@ -1,6 +1,8 @@
 // A CUDA runtime without a GPU: streams are threads, device memory is memory that processes may share, and a graph is what
 // its streams were given. Enough for the protocols between ranks, which it runs in whatever order the threads take. What
 // overtakes on a GPU overtakes here; what a GPU costs, and where its queues get stuck, does not show. Of CUDA 13 on.
+#include "issued_calls.hpp"
+
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
@@ -218,6 +220,11 @@ CUresult pointer_attribute(void* to, CUpointer_attribute, CUdeviceptr address) {
 
 } // namespace
 
+issued_calls& calls_of_this_thread() {
+  thread_local issued_calls calls;
+  return calls;
+}
+
 extern "C" {
 
 cudaError_t cudaGetDevice(int* gpu) {
@@ -299,6 +306,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t on) {
+  ++calls_of_this_thread().records;
   std::lock_guard const lock(event->mutex);
   event->part_of = on ? on->part_of : nullptr;
   if (event->part_of) {
@@ -309,6 +317,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t on) {
   return issue(on, [done = event->recorded] { *done = true; });
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t on, cudaEvent_t event, unsigned) {
+  ++calls_of_this_thread().waits;
   std::lock_guard const lock(event->mutex);
   if (event->part_of) {
     if (!on || (on->part_of && on->part_of != event->part_of)) return fails(cudaErrorStreamCaptureMerge);
@@ -397,6 +406,7 @@ cudaError_t cudaIpcOpenMemHandle(void** address, cudaIpcMemHandle_t handle, unsi
 cudaError_t cudaIpcCloseMemHandle(void*) { return cudaSuccess; }
 
 cudaError_t cudaMemcpyAsync(void* to, void const* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t on) {
+  ++calls_of_this_thread().copies;
   return issue(on, [=] {
     thread_local std::minstd_rand random(static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(to)));
     if (random() % 3 == 0) rest();

@@ -17,18 +17,24 @@ public:
   /// Behind `begun`, the same in all copies of one call, which ends by joining them.
   void copy(void* to, void const* from, std::size_t bytes, edge const& begun) {
     if (bytes == 0) return;
-    if (!is_copying_) begun.wait(beside_.get());
-    copy_bytes(to, from, bytes, beside_.get(), cudaMemcpyDeviceToDevice);
+    if (!is_copying_) {
+      static_cast<void>(copied_.made());
+      begun.wait(beside_.get());
+    }
     is_copying_ = true;
-    copied_.record(beside_.get());
+    copy_bytes(to, from, bytes, beside_.get(), cudaMemcpyDeviceToDevice);
   }
   /// What `here` does next runs behind the copies.
   void join(cudaStream_t here) {
-    if (std::exchange(is_copying_, false)) copied_.wait(here);
+    if (!std::exchange(is_copying_, false)) return;
+    copied_.record(beside_.get());
+    copied_.wait(here);
   }
   /// For a call that has failed: who gives its memory back behind `here` may do so all the same.
   void try_join(cudaStream_t here) noexcept {
-    if (std::exchange(is_copying_, false)) copied_.try_wait(here);
+    if (!std::exchange(is_copying_, false)) return;
+    copied_.try_record(beside_.get());
+    copied_.try_wait(here);
   }
 
 private:
