@@ -179,26 +179,28 @@ constexpr bool hands_back(block_facts const& f, int r) {
     if (f.node_of[f.root_writer[v]] == f.node_of[f.leaf_phase[r]] && !f.root_is_metadata[v]) return true;
   return false;
 }
-/// Whether a gradient comes back for root `v` of `writer`, one of the blocks of a model: some phase of its own block, or of any
-/// where the root leaves it, reads it and hands it back.
-constexpr bool gets_gradient(block_facts const* const* all, int blocks, block_facts const& writer, int v) {
+/// Whether a gradient comes back for root `v` of block `at`: some phase of that block, or of any where the root leaves it, reads it
+/// and hands it back.
+constexpr bool gets_gradient(block_facts const* const* all, int blocks, int at, int v) {
+  block_facts const& writer = *all[at];
   for (int b = 0; b < blocks; ++b)
     for (int r = 0; r < all[b]->leaves; ++r) {
       int const i = all[b]->leaf_input[r];
       bool const reads = i >= 0 ? writer.root_is_output[v] && all[b]->input[i] == writer.root[v]
-                                : all[b] == &writer && all[b]->leaf_root[r] == v;
+                                : b == at && all[b]->leaf_root[r] == v;
       if (reads && hands_back(*all[b], r)) return true;
     }
   return false;
 }
-/// Whether backward may begin in a phase of block `f`: it writes an objective, or its backward is written by hand and waits for no
+/// Whether backward may begin in a phase of block `at`: it writes an objective, or its backward is written by hand and waits for no
 /// gradient.
-constexpr bool starts_backward(block_facts const* const* all, int blocks, block_facts const& f, int phase) {
+constexpr bool starts_backward(block_facts const* const* all, int blocks, int at, int phase) {
+  block_facts const& f = *all[at];
   bool waits = false;
   for (int v = 0; v < f.roots; ++v) {
     if (f.root_writer[v] != phase) continue;
     if (f.root_is_objective[v]) return true;
-    waits = waits || (!f.root_is_metadata[v] && gets_gradient(all, blocks, f, v));
+    waits = waits || (!f.root_is_metadata[v] && gets_gradient(all, blocks, at, v));
   }
   return f.has_explicit_backward[phase] && !waits;
 }
@@ -211,7 +213,7 @@ constexpr phase_finding find_unrunnable(bool differentiates, std::integer_sequen
       if (!all[k]->has_forward[p]) return {fault::no_forward, k, p};
       if (!all[k]->has_explicit_backward[p] && !differentiates) return {fault::needs_autograd, k, p};
       by_autograd |= !all[k]->has_explicit_backward[p];
-      starts |= starts_backward(all, Model::count, *all[k], p);
+      starts |= starts_backward(all, Model::count, k, p);
     }
   // Backwards all written by hand start wherever they like.
   return {by_autograd && !starts ? fault::no_objective : fault::none};
