@@ -33,8 +33,10 @@ public:
   void only(std::vector<std::string> const& keys) const {
     for (auto const& member : object_.items()) {
       if (std::find(keys.begin(), keys.end(), member.key()) == keys.end()) {
-        fail(fmt::format("there is no key '{}'; did you mean '{}'?", shown(at(member.key())),
-                         at(nearest(member.key(), keys))));
+        std::string const near = nearest(member.key(), keys);
+        fail(fmt::format("there is no key '{}'; {}", shown(at(member.key())),
+                         near.empty() ? "there are " + listed(keys)
+                                      : fmt::format("did you mean '{}'?", at(near))));
       }
     }
   }
@@ -60,7 +62,7 @@ public:
   }
   reader inside(std::string const& key) const { return {path_, member(key), at(key)}; }
   [[noreturn]] void fail(std::string const& what) const {
-    throw usage_error(fmt::format("--costs: {} in '{}'", what, shown(path_)));
+    throw usage_error(fmt::format("--costs: {} in '{}'", what, shown_path(path_)));
   }
 
 private:
@@ -149,8 +151,10 @@ layer_costs find_costs(std::string const& text) {
   }
   std::error_code problem;
   if (!std::filesystem::exists(text, problem)) {
-    throw usage_error(fmt::format("--costs: '{}' is neither a file nor a preset ({}); did you mean '{}'?",
-                                  shown(text), listed(names), nearest(text, names)));
+    std::string const near = nearest(text, names);
+    throw usage_error(fmt::format("--costs: '{}' is neither a file nor a preset ({}); {}", shown_path(text),
+                                  listed(names),
+                                  near.empty() ? "check the path" : fmt::format("did you mean '{}'?", near)));
   }
   json const file = read_json("--costs", text, 1 << 20,
                               fmt::format("a preset ({}) or a JSON file of a dozen numbers", listed(names)));
@@ -158,7 +162,7 @@ layer_costs find_costs(std::string const& text) {
     throw usage_error(fmt::format(
         "--costs: '{}' is a trace, with the costs of another traced step's ops; name that step with "
         "--measured TRACE",
-        shown(text)));
+        shown_path(text)));
   return from_json(text, file);
 }
 

@@ -3,11 +3,16 @@
 #include "costs.hpp"
 #include "programs.hpp"
 
+#include "../shared/numbers.hpp"
+
 #include <stretto/simulate.hpp>
 
 #include <string>
 
 namespace plan_program {
+
+using examples::round_step;
+using examples::short_number;
 
 /// `dual_pipe_v, 4 ranks, 8 microbatches, 2 chunks a rank`.
 std::string title_of(stretto::plan_facts const& facts);
@@ -25,12 +30,6 @@ struct picture {
   /// `makespan 57, 1.19 of ideal; ...`.
   std::string summary() const;
 };
-
-/// A number in as few digits as it needs, six at most.
-std::string short_number(double value);
-
-/// The smallest of 1, 2, 5, 10, ... times a power of ten that is at least `least`: the step of an axis.
-double round_step(double least);
 
 /// Rows of characters, one per rank, in panels that fit a terminal.
 std::string draw_text(picture const& one);

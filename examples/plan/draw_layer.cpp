@@ -1,7 +1,8 @@
 #include "draw.hpp"
-#include "svg.hpp"
 
 #include <stretto/timeline.hpp>
+
+#include "../shared/svg.hpp"
 
 #include <algorithm>
 #include <sstream>
@@ -13,6 +14,9 @@ namespace plan_program {
 
 namespace {
 
+using examples::canvas;
+using examples::look;
+using examples::look_of;
 using stretto::lane;
 using stretto::op;
 

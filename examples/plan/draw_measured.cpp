@@ -1,8 +1,10 @@
 #include "draw.hpp"
 #include "measured.hpp"
 #include "report.hpp"
-#include "svg.hpp"
 #include "usage.hpp"
+
+#include "../shared/step_picture.hpp"
+#include "../shared/table.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -15,11 +17,11 @@ namespace plan_program {
 namespace {
 
 constexpr std::size_t most_ops = 20000, panel_width = 104;
-constexpr double left = 64, top = 110, row_step = 84, band_step = 36, width = 1400;
+constexpr double width = 1400;
 std::string const unit = "ms";
 
-bool on_odd_chunk(measured_step const& one, stretto::op_label const& op, int rank) {
-  return one.layer_chunk[static_cast<std::size_t>(rank)][static_cast<std::size_t>(op.layer)] % 2 == 1;
+int chunk_of(measured_step const& one, stretto::span const& op) {
+  return one.layer_chunk[static_cast<std::size_t>(op.rank)][static_cast<std::size_t>(op.label.layer)];
 }
 
 std::vector<stretto::span> predicted_ops(measured_step const& one) {
@@ -92,39 +94,22 @@ std::string draw_svg(measured_step const& one) {
         fmt::format("--format svg draws at most {} ops and these steps have {}; take --format text, or "
                     "trace a smaller step",
                     most_ops, predicted.size() + one.ops.size()));
-  double const longest = std::max(one.makespan, one.predicted.makespan);
-  double const scale = width / longest;
-  int const ranks = one.predicted.facts.ranks;
-  double const foot = top + row_step * ranks;
-  canvas to(left + longest * scale + 24, foot + 34);
-  to.words(left, 24, 16, "#000000", "start", one.title());
-  to.words(left, 44, 12, "#444444", "start", summary(one));
-  to.words(left, 62, 12, "#444444", "start",
-           "of each rank predicted above, measured below, both with compute over communication; numbers are "
-           "microbatches");
-  to.text += '\n';
-  double x = left;
-  for (stretto::pass const what : {stretto::pass::forward, stretto::pass::backward,
-                                   stretto::pass::backward_input, stretto::pass::backward_weight})
-    if (std::any_of(one.ops.begin(), one.ops.end(),
-                    [&](stretto::span const& op) { return op.label.what == what; }))
-      x = to.entry(x, 74, look_of(what), look_of(what).name);
-  if (one.predicted.facts.chunks > 1)
-    to.entry(x, 74, forward_look, one.predicted.facts.chunks == 2 ? "second chunk" : "odd chunks", true);
-  for (int rank = 0; rank < ranks; ++rank) {
-    to.words(left - 8, top + row_step * rank + band_step + 2, 12, "#222222", "end",
-             fmt::format("rank {}", rank));
-    for (auto const* const ops : {&predicted, &one.ops}) {
-      bool const ran = ops == &one.ops;
-      lane_rows const rows{left, top + row_step * rank + (ran ? band_step : 0), scale, unit};
-      to.frame(rows, ran ? one.makespan : one.predicted.makespan);
-      for (stretto::span const& each : *ops)
-        if (each.rank == rank && each.end_us > each.start_us)
-          to.op(rows, each, on_odd_chunk(one, each.label, rank));
-    }
+  examples::step_picture picture;
+  picture.title = one.title(), picture.unit = unit, picture.chunks = one.predicted.facts.chunks;
+  picture.notes = {summary(one),
+                   "of each rank predicted above, measured below, both with compute over communication; "
+                   "numbers are microbatches"};
+  picture.scale = width / std::max(one.makespan, one.predicted.makespan);
+  for (int rank = 0; rank < one.predicted.facts.ranks; ++rank) {
+    auto const band = [&](std::vector<stretto::span> const& ops, double length) {
+      examples::step_band made{length, {}};
+      for (stretto::span const& each : ops)
+        if (each.rank == rank) made.ops.push_back({each, chunk_of(one, each)});
+      return made;
+    };
+    picture.ranks.push_back({band(predicted, one.predicted.makespan), band(one.ops, one.makespan)});
   }
-  to.axis(left, foot + 16, scale, longest, unit);
-  return to.finish();
+  return examples::draw_svg(picture);
 }
 
 std::string report_table(measured_step const& one) {
@@ -141,7 +126,7 @@ std::string report_table(measured_step const& one) {
          fmt::format("\nits ops, replayed as long as they took: {} ms; what is measured beyond was spent "
                      "between ops\n\ntimes in ms; bubble: no op runs\n\n",
                      short_number(one.of_own_ops)) +
-         aligned(rows);
+         examples::aligned(rows);
 }
 
 std::string report_json(measured_step const& one) {

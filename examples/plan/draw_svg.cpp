@@ -1,7 +1,8 @@
 #include "draw.hpp"
 #include "notation.hpp"
-#include "svg.hpp"
 #include "usage.hpp"
+
+#include "../shared/svg.hpp"
 
 #include <algorithm>
 
@@ -10,6 +11,13 @@
 namespace plan_program {
 
 namespace {
+
+using examples::backward_look;
+using examples::canvas;
+using examples::forward_look;
+using examples::input_look;
+using examples::look;
+using examples::weight_look;
 
 constexpr long most_calls = 20000;
 constexpr double left = 64, top = 92, row_height = 34, row_step = 40, most_width = 20000;

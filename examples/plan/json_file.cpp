@@ -31,10 +31,10 @@ std::string read_file(std::string const& flag, std::string const& path, std::siz
     text.resize(read + static_cast<std::size_t>(file.gcount()));
   }
   if (!file.is_open() || file.bad() || (file.fail() && !file.eof()))
-    throw usage_error(fmt::format("{}: cannot read '{}'; give {}", flag, shown(path), instead));
+    throw usage_error(fmt::format("{}: cannot read '{}'; give {}", flag, shown_path(path), instead));
   if (text.size() > largest)
     throw usage_error(
-        fmt::format("{}: '{}' is longer than {} bytes; give {}", flag, shown(path), largest, instead));
+        fmt::format("{}: '{}' is longer than {} bytes; give {}", flag, shown_path(path), largest, instead));
   return text;
 }
 
@@ -64,14 +64,14 @@ nlohmann::json read_json(std::string const& flag, std::string const& path, std::
                          std::string const& instead) {
   std::string const content = read_file(flag, path, largest, instead);
   if (nested_too_deep(content))
-    throw usage_error(fmt::format("{}: '{}' nests deeper than {} levels; give {}", flag, shown(path),
+    throw usage_error(fmt::format("{}: '{}' nests deeper than {} levels; give {}", flag, shown_path(path),
                                   deepest_nesting, instead));
   try {
     return nlohmann::json::parse(content);
   } catch (nlohmann::json::exception const& error) {
     // Behind the name of the exception.
     std::string const what = error.what();
-    throw usage_error(fmt::format("{}: '{}' is not JSON: {}; give {}", flag, shown(path),
+    throw usage_error(fmt::format("{}: '{}' is not JSON: {}; give {}", flag, shown_path(path),
                                   shown(what.substr(what.find("] ") + 2)), instead));
   }
 }

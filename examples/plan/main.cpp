@@ -6,7 +6,7 @@
 #include "report.hpp"
 #include "usage.hpp"
 
-#include "../flag_words.hpp"
+#include "../shared/flag_words.hpp"
 
 #include <stretto/pipelines/all.hpp>
 #include <stretto/plan_error.hpp>
@@ -45,8 +45,10 @@ std::vector<std::string> pipeline_names() {
 
 void require_one_of(std::string const& flag, std::string const& text, std::vector<std::string> const& names) {
   if (std::find(names.begin(), names.end(), text) == names.end()) {
-    throw usage_error(fmt::format("{}: there is no '{}'; did you mean '{}'? ({})", flag, shown(text),
-                                  nearest(text, names), listed(names)));
+    std::string const near = nearest(text, names);
+    throw usage_error(fmt::format(
+        "{}: there is no '{}'; {}{}", flag, shown(text),
+        near.empty() ? "take one of " : fmt::format("did you mean '{}'? There are ", near), listed(names)));
   }
 }
 

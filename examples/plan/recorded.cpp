@@ -93,10 +93,10 @@ recorded_step read_trace(std::string const& flag, std::string const& path) {
   constexpr char const* instead = "a file that train_moe --trace wrote";
   json const file = read_json(flag, path, largest_file, instead);
   auto const refuse = [&](std::string const& what) {
-    throw usage_error(fmt::format("{}: '{}' {}; give {}", flag, shown(path), what, instead));
+    throw usage_error(fmt::format("{}: '{}' {}; give {}", flag, shown_path(path), what, instead));
   };
   recorded_step step;
-  step.path = shown(path);
+  step.path = shown_path(path);
   if (!file.is_object() || !file.contains("traceEvents") || !file["traceEvents"].is_array() ||
       !file.contains("otherData") || !file["otherData"].is_object())
     refuse("is no trace");

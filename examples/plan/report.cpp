@@ -2,6 +2,8 @@
 
 #include "usage.hpp"
 
+#include "../shared/table.hpp"
+
 #include <stretto/plan_messages.hpp>
 
 #include <algorithm>
@@ -14,6 +16,7 @@ namespace plan_program {
 
 namespace {
 
+using examples::aligned;
 using nlohmann::ordered_json;
 
 ordered_json costs_json(layer_costs const& costs) {
@@ -38,23 +41,6 @@ double worst(report const& one, double rank_time::*which) {
 }
 
 } // namespace
-
-std::string aligned(std::vector<std::vector<std::string>> const& rows) {
-  std::vector<std::size_t> widths;
-  for (auto const& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (auto const& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      line += i == 0 ? fmt::format("{:<{}}", row[i], widths[i]) : fmt::format("  {:>{}}", row[i], widths[i]);
-    }
-    text += line + '\n';
-  }
-  return text;
-}
 
 std::string with_percent(double value, double whole) {
   return fmt::format("{} ({:4.1f}%)", short_number(value), whole > 0 ? 100 * value / whole : 0.0);

@@ -21,8 +21,6 @@ struct report {
 report report_of(picture const& one);
 report report_of(phase_replay const& one);
 
-/// Columns as wide as their widest entry; the first to the left, numbers to the right.
-std::string aligned(std::vector<std::vector<std::string>> const& rows);
 /// `1.5 (12.5%)`: a value and its share of the whole.
 std::string with_percent(double value, double whole);
 

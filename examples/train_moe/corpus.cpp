@@ -2,7 +2,8 @@
 
 #include "hash.hpp"
 #include "options.hpp"
-#include "suggest.hpp"
+
+#include "../shared/words.hpp"
 
 #include <fmt/format.h>
 
@@ -23,6 +24,8 @@ namespace fs = std::filesystem;
 constexpr std::size_t largest = std::size_t{256} << 20;
 constexpr std::size_t usual_block = 4096;
 constexpr std::size_t held_out_every = 10;
+
+std::string shown(fs::path const& path) { return examples::shown_path(path.string()); }
 
 void append_file(std::vector<unsigned char>& bytes, fs::path const& path) {
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> const file(std::fopen(path.c_str(), "rb"), &std::fclose);

@@ -5,8 +5,9 @@
 #include "gpu_attention.hpp"
 #include "graph_step.hpp"
 #include "schedule_step.hpp"
-#include "suggest.hpp"
 #include "use_kernels.hpp"
+
+#include "../shared/words.hpp"
 
 #include <stretto/adapters/cublas.hpp>
 #include <stretto/adapters/cuda.hpp>
@@ -58,8 +59,8 @@ int of_this_machine(char const* name, int least, int otherwise) {
   auto const [end, problem] = std::from_chars(text, text + std::strlen(text), value);
   if (problem == std::errc{} && *end == 0 && value >= least) return value;
   throw input_error(std::string(name) + " must be a whole number of at least " + std::to_string(least) +
-                    ", not " + as_typed(text) +
-                    "; unset it, or start the ranks by torchrun or examples/launch.sh");
+                    ", not '" + examples::shown(text) +
+                    "'; unset it, or start the ranks by torchrun or examples/launch.sh");
 }
 int local_rank(rank_place const& place) { return of_this_machine("LOCAL_RANK", 0, place.rank); }
 

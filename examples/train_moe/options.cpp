@@ -1,13 +1,12 @@
 #include "options.hpp"
 
 #include "run_plan.hpp"
-#include "suggest.hpp"
 
-#include "../flag_words.hpp"
+#include "../shared/flag_words.hpp"
+#include "../shared/words.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <charconv>
 #include <cmath>
@@ -44,8 +43,8 @@ public:
     auto const* end = digits.data() + digits.size();
     auto const [stop, problem] = std::from_chars(digits.data(), end, value);
     if (problem != std::errc{} || stop != end || value < least || value > most)
-      throw input_error(fmt::format("{} must be a whole number from {} to {}, not {}", name, least, most,
-                                    as_typed(digits)));
+      throw input_error(fmt::format("{} must be a whole number from {} to {}, not '{}'", name, least, most,
+                                    examples::shown(digits)));
   }
   /// `above`: the value must be greater than `least`, not just as great.
   void read(char const* name, double& value, double least, double most, bool above) const {
@@ -55,8 +54,8 @@ public:
     auto const [stop, problem] = std::from_chars(digits.data(), end, value);
     if (problem != std::errc{} || stop != end || !std::isfinite(value) || value > most ||
         (above ? value <= least : value < least))
-      throw input_error(fmt::format("{} must be a number {} {} and at most {}, not {}", name,
-                                    above ? "above" : "of at least", least, most, as_typed(digits)));
+      throw input_error(fmt::format("{} must be a number {} {} and at most {}, not '{}'", name,
+                                    above ? "above" : "of at least", least, most, examples::shown(digits)));
   }
   std::size_t read_choice(char const* name, std::vector<std::string> const& choices,
                           std::size_t otherwise) const {
@@ -64,8 +63,9 @@ public:
     auto const& word = text(name);
     for (std::size_t i = 0; i < choices.size(); ++i)
       if (choices[i] == word) return i;
-    auto const near = nearest(word, choices);
-    throw input_error(fmt::format("{} knows {}, not {}{}", name, fmt::join(choices, ", "), as_typed(word),
+    auto const near = examples::nearest(word, choices);
+    throw input_error(fmt::format("{} knows {}, not '{}'{}", name, examples::listed(choices),
+                                  examples::shown(word),
                                   near.empty() ? "" : fmt::format("; did you mean {}?", near)));
   }
 
@@ -105,16 +105,6 @@ void check_together(options const& o) {
   plan_of(o, o.compare ? policy::serial : o.how);
 }
 
-/// The flag that an unknown argument was probably meant to be.
-std::string unknown_argument(CLI::App const& app, std::string const& argument) {
-  std::vector<std::string> known;
-  for (auto const* option : app.get_options()) known.push_back(option->get_name());
-  auto const name = argument.substr(0, argument.find('='));
-  auto const near = nearest(name, known);
-  return fmt::format("unknown argument {}; {}", as_typed(argument),
-                     near.empty() ? "--help lists all flags" : fmt::format("did you mean {}?", near));
-}
-
 /// However the two are spelled, and whether or not they exist.
 bool is_same_file(std::filesystem::path const& a, std::filesystem::path const& b) {
   std::error_code problem;
@@ -122,49 +112,45 @@ bool is_same_file(std::filesystem::path const& a, std::filesystem::path const& b
   return std::filesystem::weakly_canonical(a, problem) == std::filesystem::weakly_canonical(b, problem);
 }
 
-} // namespace
-
-char const* name_of(policy which) {
-  switch (which) {
-  case policy::autograd:
-    return "autograd";
-  case policy::serial:
-    return "serial";
-  case policy::two_stream_1f1b:
-    return "two_stream_1f1b";
-  case policy::split_dw:
-    break;
-  }
-  return "split_dw";
-}
-
-char const* name_of(transport_kind which) {
-  switch (which) {
-  case transport_kind::peer:
-    return "peer";
-  case transport_kind::nccl:
-    return "nccl";
-  case transport_kind::none:
-    return "none";
-  default:
-    return "staged";
+/// Files that are written, and what may be in them.
+void check_outputs(options const& o) {
+  std::pair<char const*, std::filesystem::path const&> const files[] = {{"--json", o.json},
+                                                                        {"--trace", o.trace}};
+  for (auto const& [name, path] : files) {
+    if (path.empty()) continue;
+    if (&path != &o.json) {
+      if (o.graph)
+        throw input_error(
+            fmt::format("--graph has no times of single ops, which {} shows; leave out one of them", name));
+      if (o.compare) throw input_error(fmt::format("{} shows one policy; leave out --compare", name));
+      if (o.how == policy::autograd)
+        throw input_error(fmt::format(
+            "{} shows the ops of a schedule and --policy autograd has none; choose another policy", name));
+    }
+    for (auto const& [other, there] : files) {
+      if (&there == &path) break;
+      if (!there.empty() && is_same_file(there, path))
+        throw input_error(fmt::format("{} and {} name the same file; give them two names", other, name));
+    }
+    if (is_same_file(path, o.text))
+      throw input_error(
+          fmt::format("{} names the text itself, which it would overwrite; name another file", name));
   }
 }
 
-int slots_of(options const& o) {
-  double const tokens = 1.0 * o.batch * o.model.sequence;
-  return static_cast<int>(std::min(tokens, std::ceil(o.capacity * tokens * o.model.top_k / o.model.experts)));
+/// The flag that an unknown argument was probably meant to be.
+std::string unknown_argument(CLI::App const& app, std::string const& argument) {
+  std::vector<std::string> known;
+  for (auto const* option : app.get_options()) known.push_back(option->get_name());
+  auto const name = argument.substr(0, argument.find('='));
+  auto const near = examples::nearest(name, known);
+  return fmt::format("unknown argument '{}'; {}", examples::shown(argument),
+                     near.empty() ? "--help lists all flags" : fmt::format("did you mean {}?", near));
 }
 
-std::optional<options> parse_options(int argc, char const* const* argv) {
-  options o;
-  auto& m = o.model;
-  CLI::App app{"Trains a mixture-of-experts language model on the bytes of a file or folder."};
-  app.set_help_flag("--help", "Print this and end");
-  app.get_formatter()->column_width(36);
-  flag_values flags(app);
+void add_flags(flag_values& flags, CLI::App& app, options& o) {
+  auto const& m = o.model;
   auto const number = [](auto value) { return fmt::format("{}", value); };
-
   flags.add("--text", "PATH", "", "The file, or the folder with all files below it, to train on (required)");
   flags.add("--policy", "NAME", name_of(o.how),
             "How forward and backward are scheduled: serial, two_stream_1f1b, split_dw, or autograd (no "
@@ -179,7 +165,7 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
       "--pipeline", "NAME", "",
       fmt::format("Which microbatch a pipeline rank runs when: {} (without it serial, or one_f_one_b_ep for "
                   "policies that overlap)",
-                  fmt::join(pipeline_names(), ", ")));
+                  examples::listed(pipeline_names())));
   flags.add("--chunks", "V", "",
             "Chunks of layers on a pipeline rank, for interleaved and interleaved_ep (2)");
   flags.add("--microbatches", "M", number(o.microbatches), "Microbatches in a step");
@@ -230,20 +216,10 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
             "How long a rank waits for others, while no rank goes on, before it gives up");
   flags.add("--json", "FILE", "", "Write the results here");
   flags.add("--trace", "FILE", "", "Write a Chrome trace of the last step here, for ui.perfetto.dev");
+}
 
-  if (auto const problem = examples::misused_flag(app, argc, argv); !problem.empty())
-    throw input_error(problem);
-  try {
-    app.parse(argc, argv);
-  } catch (CLI::CallForHelp const&) {
-    std::fputs(app.help().c_str(), stdout);
-    return std::nullopt;
-  } catch (CLI::ExtrasError const&) {
-    throw input_error(unknown_argument(app, app.remaining().front()));
-  } catch (CLI::ParseError const& error) {
-    throw input_error(fmt::format("{}; --help shows how each flag is given", error.what()));
-  }
-
+void read_sizes(flag_values const& flags, options& o) {
+  auto& m = o.model;
   constexpr int many = 1 << 16;
   flags.read("--ep", o.ep, 1, 64);
   flags.read("--pp", o.pp, 1, 64);
@@ -271,15 +247,11 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   flags.read("--capacity", o.capacity, 0, 4096, true);
   flags.read("--link-gbps", o.link_gbps, 0, 1e6, true);
   flags.read("--link-us", o.link_us, 0, 1e6, false);
+}
 
-  std::vector<std::string> policies;
-  for (auto const each : all_policies) policies.emplace_back(name_of(each));
-  auto const otherwise = static_cast<std::size_t>(
-      std::find(std::begin(all_policies), std::end(all_policies), o.how) - std::begin(all_policies));
-  o.how = all_policies[flags.read_choice("--policy", policies, otherwise)];
-  if (flags.given("--pipeline"))
-    o.pipeline = pipeline_names()[flags.read_choice("--pipeline", pipeline_names(), 0)];
-  m.type = flags.read_choice("--dtype", {"f32", "bf16"}, 0) == 0 ? number_type::f32 : number_type::bf16;
+/// Where a run computes, how its ranks reach each other there, and what goes with that.
+void read_device(flag_values const& flags, options& o) {
+  auto& m = o.model;
   if (flags.read_choice("--device", {"cpu", "cuda"}, 0) == 1) {
     m.device = device_kind::cuda;
     for (auto const* name : {"--link-gbps", "--link-us"})
@@ -315,13 +287,79 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   if (o.graph && o.pp > 1)
     throw input_error(
         fmt::format("--graph replays the step of one pipeline rank; leave out --pp {}, or --graph", o.pp));
-  if (o.graph && flags.given("--trace"))
-    throw input_error("--graph has no times of single ops, which --trace shows; leave out one of them");
   if (o.comm_ctas > 0 && o.transport != transport_kind::nccl)
     throw input_error("--comm-ctas is a budget of NCCL; say --comm nccl, or leave it out");
   if ((o.comm_ctas & (o.comm_ctas - 1)) != 0)
     throw input_error(fmt::format(
         "--comm-ctas must be a power of two, not {}: NCCL would take the next one above", o.comm_ctas));
+}
+
+} // namespace
+
+char const* name_of(policy which) {
+  switch (which) {
+  case policy::autograd:
+    return "autograd";
+  case policy::serial:
+    return "serial";
+  case policy::two_stream_1f1b:
+    return "two_stream_1f1b";
+  case policy::split_dw:
+    break;
+  }
+  return "split_dw";
+}
+
+char const* name_of(transport_kind which) {
+  switch (which) {
+  case transport_kind::peer:
+    return "peer";
+  case transport_kind::nccl:
+    return "nccl";
+  case transport_kind::none:
+    return "none";
+  default:
+    return "staged";
+  }
+}
+
+int slots_of(options const& o) {
+  double const tokens = 1.0 * o.batch * o.model.sequence;
+  return static_cast<int>(std::min(tokens, std::ceil(o.capacity * tokens * o.model.top_k / o.model.experts)));
+}
+
+std::optional<options> parse_options(int argc, char const* const* argv) {
+  options o;
+  auto& m = o.model;
+  CLI::App app{"Trains a mixture-of-experts language model on the bytes of a file or folder."};
+  app.set_help_flag("--help", "Print this and end");
+  app.get_formatter()->column_width(36);
+  flag_values flags(app);
+  add_flags(flags, app, o);
+  if (auto const problem = examples::misused_flag(app, argc, argv); !problem.empty())
+    throw input_error(problem);
+  try {
+    app.parse(argc, argv);
+  } catch (CLI::CallForHelp const&) {
+    std::fputs(app.help().c_str(), stdout);
+    return std::nullopt;
+  } catch (CLI::ExtrasError const&) {
+    throw input_error(unknown_argument(app, app.remaining().front()));
+  } catch (CLI::ParseError const& error) {
+    throw input_error(fmt::format("{}; --help shows how each flag is given", error.what()));
+  }
+
+  read_sizes(flags, o);
+
+  std::vector<std::string> policies;
+  for (auto const each : all_policies) policies.emplace_back(name_of(each));
+  auto const otherwise = static_cast<std::size_t>(
+      std::find(std::begin(all_policies), std::end(all_policies), o.how) - std::begin(all_policies));
+  o.how = all_policies[flags.read_choice("--policy", policies, otherwise)];
+  if (flags.given("--pipeline"))
+    o.pipeline = pipeline_names()[flags.read_choice("--pipeline", pipeline_names(), 0)];
+  m.type = flags.read_choice("--dtype", {"f32", "bf16"}, 0) == 0 ? number_type::f32 : number_type::bf16;
+  read_device(flags, o);
   if (o.compare && flags.given("--policy"))
     throw input_error("--compare runs every policy; leave out --policy, or --compare");
   check_together(o);
@@ -331,19 +369,8 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
         "--text is missing; name a file or a folder to train on, for example --text /usr/include/c++");
   o.text = flags.text("--text");
   if (flags.given("--json")) o.json = flags.text("--json");
-  if (flags.given("--trace")) {
-    if (o.compare) throw input_error("--trace shows one policy; leave out --compare");
-    if (o.how == policy::autograd)
-      throw input_error(
-          "--trace shows the ops of a schedule and --policy autograd has none; choose another policy");
-    o.trace = flags.text("--trace");
-    if (!o.json.empty() && is_same_file(o.trace, o.json))
-      throw input_error("--json and --trace name the same file; give them two names");
-  }
-  for (auto const& [name, path] : {std::pair{"--json", o.json}, std::pair{"--trace", o.trace}})
-    if (!path.empty() && is_same_file(path, o.text))
-      throw input_error(
-          fmt::format("{} names the text itself, which it would overwrite; name another file", name));
+  if (flags.given("--trace")) o.trace = flags.text("--trace");
+  check_outputs(o);
   return o;
 }
 

@@ -1,7 +1,8 @@
 #include "output_file.hpp"
 
 #include "options.hpp"
-#include "suggest.hpp"
+
+#include "../shared/words.hpp"
 
 #include <fmt/format.h>
 
@@ -22,10 +23,11 @@ output_file::output_file(char const* flag, fs::path path) : flag_(flag), path_(s
   std::error_code problem;
   auto const status = fs::status(path_, problem);
   if (fs::is_directory(status))
-    throw input_error(fmt::format("{}: {} is a folder; name a file in it", flag_, shown(path_)));
-  if (!fs::exists(status) && fs::is_symlink(fs::symlink_status(path_, problem)))
     throw input_error(
-        fmt::format("{}: {} is a link that leads to no file; name a file", flag_, shown(path_)));
+        fmt::format("{}: {} is a folder; name a file in it", flag_, examples::shown_path(path_.string())));
+  if (!fs::exists(status) && fs::is_symlink(fs::symlink_status(path_, problem)))
+    throw input_error(fmt::format("{}: {} is a link that leads to no file; name a file", flag_,
+                                  examples::shown_path(path_.string())));
   in_place_ = fs::exists(status) && !fs::is_regular_file(status);
   if (in_place_) return;
   // A link stays a link to what is replaced.
@@ -35,7 +37,7 @@ output_file::output_file(char const* flag, fs::path path) : flag_(flag), path_(s
   if (!probe)
     throw input_error(
         fmt::format("{}: cannot write {}: {}; name a file in a folder that exists and is writable", flag_,
-                    shown(path_), std::strerror(reason)));
+                    examples::shown_path(path_.string()), std::strerror(reason)));
   probe.close();
   fs::remove(temporary(), problem);
 }
@@ -57,7 +59,8 @@ void output_file::write(std::function<void(std::ostream&)> const& content) const
   if (out && !problem) return;
   auto const reason = problem ? problem.message() : std::string(std::strerror(errno));
   if (!in_place_) fs::remove(place, problem);
-  throw std::runtime_error(fmt::format("{}: writing {} failed: {}", flag_, shown(path_), reason));
+  throw std::runtime_error(
+      fmt::format("{}: writing {} failed: {}", flag_, examples::shown_path(path_.string()), reason));
 }
 
 } // namespace train_moe

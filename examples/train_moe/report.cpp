@@ -1,7 +1,9 @@
 #include "report.hpp"
 
 #include "run_plan.hpp"
-#include "suggest.hpp"
+
+#include "../shared/table.hpp"
+#include "../shared/words.hpp"
 
 #include <stretto/adapters/host/link_model.hpp>
 
@@ -161,30 +163,11 @@ nlohmann::ordered_json json_of(options const& o, run_result const& run) {
           {"process_peak_bytes", run.process_peak_bytes}};
 }
 
-/// Columns as wide as their widest cell; the first to the left, the others to the right.
-std::string aligned(std::vector<std::vector<std::string>> const& rows) {
-  std::vector<std::size_t> widths(rows.front().size());
-  for (auto const& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  std::string text;
-  for (auto const& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i)
-      text += i == 0 ? fmt::format("{:<{}}", row[i], widths[i]) : fmt::format("  {:>{}}", row[i], widths[i]);
-    text += '\n';
-    if (&row == &rows.front())
-      text +=
-          std::string(std::accumulate(widths.begin(), widths.end(), std::size_t{0}) + 2 * (widths.size() - 1),
-                      '-') +
-          '\n';
-  }
-  return text;
-}
-
 } // namespace
 
 void print_header(options const& o, corpus const& text) {
   auto const& m = o.model;
-  fmt::print("text   {}: {} bytes to train on, {} held out\n", shown(o.text),
+  fmt::print("text   {}: {} bytes to train on, {} held out\n", examples::shown_path(o.text.string()),
              grouped(static_cast<double>(text.training_bytes())),
              grouped(static_cast<double>(text.held_out_bytes())));
   fmt::print(
@@ -246,7 +229,7 @@ std::string comparison_table(std::span<run_result const> runs) {
                     std::isnan(run.exposed_seconds) ? "-" : fmt::format("{:.1f} ms", 1e3 * exposed_step(run)),
                     mebibytes(run.peak_bytes)});
   }
-  return aligned(rows);
+  return examples::aligned(rows, true);
 }
 
 void print_comparison(options const& o, std::span<run_result const> runs) {

@@ -52,7 +52,7 @@ def check_flags(program: str) -> None:
     refused(program, "did you mean 'dual_pipe_v'?", "--pipeline", "DualPipeV")
     refused(program, "did you mean 'zero_bubble_h1'?", "--pipeline", "zero_bubble_h")
     refused(program, "--pipeline", "--pipeline=")
-    refused(program, "did you mean", "--pipeline", "x" * 100000)
+    refused(program, "take one of serial, gpipe, one_f_one_b", "--pipeline", "x" * 100000)
     refused(program, "did you mean 'svg'?", "--format", "svgz")
     refused(program, "--comm", "--comm", "--format", "svg")
     refused(program, "--json", "--json", "--format", "svg")
@@ -113,7 +113,7 @@ def check_costs(program: str, folder: pathlib.Path) -> None:
     refused(program, "give a short word such as ms", "--costs", file("markup.json", changed(unit="</text>")), "--format", "svg")
     with open("/dev/full", "w") as full:
         assert subprocess.run([program, "--ranks", "0"], stderr=full, stdout=full).returncode == 2
-    refused(program, "did you mean", "--costs", str(folder / "absent.json"))
+    refused(program, "absent.json' is neither a file nor a preset (unit, deepseek_h800); check the path", "--costs", str(folder / "absent.json"))
     huge = folder / "huge.json"
     with huge.open("wb") as stream:
         stream.truncate(1 << 30)

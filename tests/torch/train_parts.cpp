@@ -10,7 +10,6 @@
 #include <train_moe/output_file.hpp>
 #include <train_moe/rank_types.hpp>
 #include <train_moe/report.hpp>
-#include <train_moe/suggest.hpp>
 #include <train_moe/trainer.hpp>
 
 #include <stretto/adapters/host/group.hpp>
@@ -318,14 +317,6 @@ TEST_CASE("the table says whether gradients are those of serial", "[torch]") {
              ContainsSubstring("split_dw") && ContainsSubstring(" yes ") && ContainsSubstring(" 0.500 "));
   CHECK_THAT(table(other_digest), ContainsSubstring(" no "));
   CHECK_THAT(table(other_loss), ContainsSubstring(" no "));
-}
-
-TEST_CASE("the nearest known word", "[torch]") {
-  std::vector<std::string> const known{"serial", "two_stream_1f1b", "split_dw"};
-  CHECK(distance_between("kitten", "sitting") == 3);
-  CHECK(nearest("split-dw", known) == "split_dw");
-  CHECK(nearest("two_stream", known) == "two_stream_1f1b");
-  CHECK(nearest("qqqqqqq", known).empty());
 }
 
 TEST_CASE("a forecast of memory: parameters are exact, activations less than a step takes, and not by much",

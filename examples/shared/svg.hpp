@@ -6,7 +6,7 @@
 #include <stretto/phase.hpp>
 #include <stretto/timeline.hpp>
 
-namespace plan_program {
+namespace examples {
 
 /// Fills whose grey values lie apart (0.87, 0.75, 0.50, 0.22), in hues that red-green blindness keeps apart.
 struct look {
@@ -53,4 +53,4 @@ private:
   std::back_insert_iterator<std::string> to_ = std::back_inserter(text);
 };
 
-} // namespace plan_program
+} // namespace examples

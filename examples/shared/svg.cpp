@@ -1,13 +1,13 @@
 #include "svg.hpp"
 
-#include "draw.hpp"
+#include "numbers.hpp"
 
 #include <algorithm>
 #include <string_view>
 
 #include <fmt/format.h>
 
-namespace plan_program {
+namespace examples {
 
 canvas::canvas(double width, double height) {
   fmt::format_to(
@@ -69,4 +69,4 @@ void canvas::axis(double left, double y, double scale, double last, std::string 
   words(left - 8, y, 11, "#444444", "end", unit);
 }
 
-} // namespace plan_program
+} // namespace examples
