@@ -1,4 +1,5 @@
 #include "corpus.hpp"
+#include "draw_step.hpp"
 #include "forecast.hpp"
 #include "options.hpp"
 #include "output_file.hpp"
@@ -80,6 +81,7 @@ int run(int argc, char** argv) {
   corpus const text(o.text, o.model.sequence);
   output_file const json("--json", reports ? o.json : fs::path());
   output_file const trace("--trace", reports ? o.trace : fs::path());
+  output_file const svg("--svg", reports ? o.svg : fs::path());
 
   if (place) others = join_processes(o, text.digest(), end_after_failure).release();
   if (reports) print_header(o, text);
@@ -97,6 +99,7 @@ int run(int argc, char** argv) {
   if (o.compare) print_comparison(o, runs);
   json.write([&](std::ostream& out) { write_json(out, o, runs); });
   trace.write([&](std::ostream& out) { write_trace(out, o, runs.back()); });
+  svg.write([&](std::ostream& out) { out << draw_step(o, runs.back()); });
   return 0;
 }
 

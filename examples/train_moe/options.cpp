@@ -114,8 +114,8 @@ bool is_same_file(std::filesystem::path const& a, std::filesystem::path const& b
 
 /// Files that are written, and what may be in them.
 void check_outputs(options const& o) {
-  std::pair<char const*, std::filesystem::path const&> const files[] = {{"--json", o.json},
-                                                                        {"--trace", o.trace}};
+  std::pair<char const*, std::filesystem::path const&> const files[] = {
+      {"--json", o.json}, {"--trace", o.trace}, {"--svg", o.svg}};
   for (auto const& [name, path] : files) {
     if (path.empty()) continue;
     if (&path != &o.json) {
@@ -136,6 +136,13 @@ void check_outputs(options const& o) {
       throw input_error(
           fmt::format("{} names the text itself, which it would overwrite; name another file", name));
   }
+  constexpr double most_ops = 40000;
+  double const ops = 10.0 * o.ep * o.microbatches * (o.model.layers + 1);
+  if (!o.svg.empty() && ops > most_ops)
+    throw input_error(
+        fmt::format("--svg draws at most {:.0f} ops and a step of this run has about {:.0f}; say "
+                    "--trace, or lower --microbatches, --layers or --ep",
+                    most_ops, ops));
 }
 
 /// The flag that an unknown argument was probably meant to be.
@@ -216,6 +223,7 @@ void add_flags(flag_values& flags, CLI::App& app, options& o) {
             "How long a rank waits for others, while no rank goes on, before it gives up");
   flags.add("--json", "FILE", "", "Write the results here");
   flags.add("--trace", "FILE", "", "Write a Chrome trace of the last step here, for ui.perfetto.dev");
+  flags.add("--svg", "FILE", "", "Draw the last step here: the ops of every rank over time");
 }
 
 void read_sizes(flag_values const& flags, options& o) {
@@ -370,6 +378,7 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   o.text = flags.text("--text");
   if (flags.given("--json")) o.json = flags.text("--json");
   if (flags.given("--trace")) o.trace = flags.text("--trace");
+  if (flags.given("--svg")) o.svg = flags.text("--svg");
   check_outputs(o);
   return o;
 }

@@ -67,6 +67,9 @@ struct options {
 
   std::filesystem::path json;
   std::filesystem::path trace;
+  std::filesystem::path svg;
+  /// Whether somebody looks at the single ops of a step.
+  bool shows_ops() const { return compare || !trace.empty() || !svg.empty(); }
 };
 
 /// How the ranks of a run on GPUs reach each other.

@@ -61,16 +61,6 @@ stretto::host::link_model link_of(options const& o) {
   return {.gigabits_per_second = o.link_gbps, .microseconds = o.link_us};
 }
 
-std::string link_text(options const& o) {
-  if (o.model.device == device_kind::cuda)
-    return o.transport == transport_kind::nccl   ? "GPUs, one a rank, joined by NCCL"
-           : o.transport == transport_kind::peer ? "GPUs, rows pushed from one rank's memory to another's"
-           : o.transport == transport_kind::none
-               ? "GPUs, every rank keeps its rows: what is learned is nothing"
-               : "one GPU, rows between ranks through host memory";
-  return stretto::host::describe(link_of(o));
-}
-
 /// What a trace says of its run, for who reads it again: all that the times of its ops depend on.
 std::vector<std::pair<std::string, std::string>> about_trace(options const& o, run_result const& run) {
   auto const& m = o.model;
@@ -164,6 +154,16 @@ nlohmann::ordered_json json_of(options const& o, run_result const& run) {
 }
 
 } // namespace
+
+std::string link_text(options const& o) {
+  if (o.model.device == device_kind::cuda)
+    return o.transport == transport_kind::nccl   ? "GPUs, one a rank, joined by NCCL"
+           : o.transport == transport_kind::peer ? "GPUs, rows pushed from one rank's memory to another's"
+           : o.transport == transport_kind::none
+               ? "GPUs, every rank keeps its rows: what is learned is nothing"
+               : "one GPU, rows between ranks through host memory";
+  return stretto::host::describe(link_of(o));
+}
 
 void print_header(options const& o, corpus const& text) {
   auto const& m = o.model;

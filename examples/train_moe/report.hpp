@@ -6,8 +6,12 @@
 
 #include <ostream>
 #include <span>
+#include <string>
 
 namespace train_moe {
+
+/// How the ranks reach each other, and what of it is modelled.
+std::string link_text(options const& o);
 
 /// What is about to be trained, in three lines.
 void print_header(options const& o, corpus const& text);

@@ -128,7 +128,7 @@ private:
   /// Ops in a graph have no times of their own. On a GPU times cost events around each op, so only who shows them has them.
   bool times_ops() const {
     if (options_.graph) return false;
-    return options_.model.device == device_kind::cpu || options_.compare || !options_.trace.empty();
+    return options_.model.device == device_kind::cpu || options_.shows_ops();
   }
   bool counts_memory() const { return !shares_process_ || reports(); }
 

@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree
 
 TINY = ["--layers", "2", "--dense", "1", "--hidden", "16", "--heads", "2", "--ffn", "8", "--experts", "4", "--seq", "12",
         "--steps", "3", "--microbatches", "2", "--batch", "2"]
@@ -86,7 +87,8 @@ def check_words(refuse: Refusals) -> None:
     refuse.says("fast is for GPUs", "--attention", "fast")
     refuse.says("repeatable, fast", "--attention", "slow")
     refuse.says("--compare compares bits", "--attention", "fast", "--device", "cuda", "--compare")
-    refuse.says("no times of single ops", "--graph", "--capacity", "4", "--device", "cuda", "--trace", "t.json")
+    for flag in ("--trace", "--svg"):
+        refuse.says(f"no times of single ops, which {flag} shows", "--graph", "--capacity", "4", "--device", "cuda", flag, "ops")
     refuse.says("--policy", "--policy", "x" * 10000)
     refuse.says("--compare", "--compare", "--policy", "serial")
     for text in ("--compare=yes", "--compare=", "--graph=0"):
@@ -146,7 +148,7 @@ def check_texts(refuse: Refusals) -> None:
 def check_files(refuse: Refusals) -> None:
     folder = refuse.folder
     (folder / "old.json").write_text("kept")
-    for flag in ("--json", "--trace"):
+    for flag in ("--json", "--trace", "--svg"):
         refuse.says(f"{flag}: cannot write", flag, str(folder / "no" / "such" / "folder.json"))
         refuse.says(f"{flag}: {folder} is a folder", flag, str(folder))
         refuse.says(flag, flag, "")
@@ -163,8 +165,11 @@ def check_files(refuse: Refusals) -> None:
     text.write_bytes(b"one and one is two. " * 200)
     refuse.says("the text itself", "--text", str(text), "--json", str(folder / "bare" / ".." / "own.txt"), with_text=False)
     assert text.read_bytes() == b"one and one is two. " * 200
-    refuse.says("--trace", "--trace", "t.json", "--compare")
-    refuse.says("--trace", "--trace", "t.json", "--policy", "autograd")
+    refuse.says("--trace and --svg name the same file", "--trace", "same", "--svg", "same")
+    for flag in ("--trace", "--svg"):
+        refuse.says(f"{flag} shows one policy", flag, "ops", "--compare")
+        refuse.says(f"{flag} shows the ops of a schedule", flag, "ops", "--policy", "autograd")
+    refuse.says("--svg draws at most 40000 ops and a step of this run has about 40800", "--svg", "ops", "--microbatches", "120", "--layers", "16")
     assert (folder / "old.json").read_text() == "kept"
 
 
@@ -269,7 +274,7 @@ def check_pipeline_results(program: str, text: str, folder: pathlib.Path) -> Non
     serial = one("--policy", "serial")
     file = folder / "trace.json"
     for pipeline, policy, ranks, chunks, *more in (("dual_pipe_v", "split_dw", 3, 2), ("interleaved", "autograd", 2, 3, "--chunks", "3")):
-        trace = ["--trace", str(file)] if policy != "autograd" else []
+        trace = ["--trace", str(file), "--svg", str(folder / "step.svg")] if policy != "autograd" else []
         found = one("--pipeline", pipeline, "--policy", policy, "--pp", str(ranks), *more, *trace)
         assert (found["pipeline"], found["policy"], found["ranks"], found["chunks"]) == (pipeline, policy, 2 * ranks, chunks)
         assert found["config"]["pp"] == ranks
@@ -278,6 +283,14 @@ def check_pipeline_results(program: str, text: str, folder: pathlib.Path) -> Non
     events = [e for e in json.loads(file.read_text())["traceEvents"] if e["ph"] == "X"]
     assert {e["pid"] for e in events} == set(range(6))
     assert {e["cat"] for e in events} == {"compute", "comm", "messages"}
+    # The picture has the ops of the trace, and says on which chunk they are.
+    drawn = xml.etree.ElementTree.fromstring((folder / "step.svg").read_text())
+    name = "{http://www.w3.org/2000/svg}"
+    titles = sorted(each.text.split(":")[0] for each in drawn.iter(f"{name}title"))
+    assert titles == sorted(e["name"] for e in events if e["cat"] != "messages" and e["dur"] > 0), titles
+    words = [each.text for each in drawn.iter(f"{name}text")]
+    assert "dual_pipe_v" in words[0] and "no link modelled" in words[1], words[:3]
+    assert {f"rank {rank}" for rank in range(6)} <= set(words) and "second chunk" in words, words
     # Stages 0 to 5 lie on a V: the activation of 2 stays on its rank, and so does the gradient of 3.
     stages = {"F": (0, 1, 3, 4), "B": (1, 2, 4, 5)}
     for way in ("send", "receive"):
