@@ -81,13 +81,6 @@ inline tensor tanh(tensor const& a) {
 inline tensor tanh_backward(tensor const& gradient, tensor const& result) {
   return detail::each(gradient, result, [](float g, float t) { return g * (1.0F - t * t); });
 }
-inline tensor relu(tensor const& a) {
-  return detail::each(a, [](float x) { return x > 0 ? x : 0.0F; });
-}
-/// From the input or the result of `relu`.
-inline tensor relu_backward(tensor const& gradient, tensor const& of) {
-  return detail::each(gradient, of, [](float g, float x) { return x > 0 ? g : 0.0F; });
-}
 
 /// Row i is row i - 1 of `a`; row 0 is zero. `backward`: row i is row i + 1, the last is zero.
 inline tensor shift_rows(tensor const& a, bool backward = false) {

@@ -65,12 +65,8 @@ public:
     same.columns_ = columns_;
     return same;
   }
-  bool shares_storage_with(tensor const& other) const noexcept {
-    return storage_ && storage_ == other.storage_;
-  }
 
   bool empty() const noexcept { return storage_ == nullptr; }
-  bool is_given_back() const noexcept { return storage_ && storage_->given_back; }
   int rows() const noexcept { return rows_; }
   int columns() const noexcept { return columns_; }
   std::size_t size() const noexcept {
