@@ -30,14 +30,14 @@ inline std::string describe(op_label const& op) {
   return what + ", microbatch " + std::to_string(op.microbatch);
 }
 
-/// One sentence that names rank, op, microbatch and reason.
+/// One sentence that names rank, op, microbatch and the first line of the reason: behind it may be a list of calls.
 inline std::string describe(failure const& what) {
   return "rank " + std::to_string(what.rank) + (what.in_op ? ": " + describe(what.op) : std::string()) +
-         " failed: " + what.reason;
+         " failed: " + what.reason.substr(0, what.reason.find('\n'));
 }
 
 /// Thrown by `drain` of lanes, on every rank of a group when an op failed on one of them. `rank`, `op` and `reason` are
-/// those of the rank where it began; the exception of the op itself is nested (`std::rethrow_if_nested`).
+/// those of the rank where it began, `reason` with all its lines; the exception of the op itself is nested (`std::rethrow_if_nested`).
 class step_error : public std::runtime_error {
 public:
   explicit step_error(failure const& what)

@@ -255,7 +255,7 @@ TEST_CASE("an op that throws ends the step: later ops are skipped, drain names i
     std::atomic<bool> failed = false;
     lanes.run(on, label(mlp, on, 3, 2, pass::backward_weight), [&failed] {
       failed = true;
-      throw std::out_of_range("expert 9 of 8");
+      throw std::out_of_range("expert 9 of 8\nframe #0: choose");
     });
     lanes.record(on, mark);
     REQUIRE(comes_true(failed, 5000));
@@ -274,7 +274,7 @@ TEST_CASE("an op that throws ends the step: later ops are skipped, drain names i
       CHECK(error.op.on == on);
       CHECK(error.op.layer == 3);
       CHECK(error.op.microbatch == 2);
-      CHECK(error.reason == "expert 9 of 8");
+      CHECK(error.reason == "expert 9 of 8\nframe #0: choose");
       CHECK(std::string(error.what()) == "rank 3: " + describe(error.op) + " failed: expert 9 of 8");
       CHECK_THROWS_AS(std::rethrow_if_nested(error), std::out_of_range);
     }
