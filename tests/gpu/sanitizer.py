@@ -124,7 +124,8 @@ class Found:
         self.is_sound = self.ended and bool(summaries) and is_right
 
     def row(self) -> str:
-        return f"| `{self.run.program}` | {self.run.cases or 'all'} | {self.run.tool} | {self.errors} | {self.tests} | {self.seconds} |"
+        tests = self.tests.replace(" | ", ", ")
+        return f"| `{self.run.program}` | `{self.run.cases or '*'}` | {self.run.tool} | {self.errors} | {tests} | {self.seconds} |"
 
 
 class Runner:

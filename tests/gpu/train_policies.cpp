@@ -32,10 +32,10 @@ namespace {
 /// Large enough for ops of both lanes and both ranks to run at the same time.
 options larger() {
   auto o = small();
+  o.steps = times(4, 3);
   if (under_a_tool()) return o;
   o.batch = 8;
   o.microbatches = 4;
-  o.steps = 4;
   o.model.hidden = 256;
   o.model.ffn = 256;
   o.model.sequence = 128;
