@@ -70,8 +70,8 @@ def free_port() -> int:
 def other_command(text: str, shape: dict, vocab: int) -> list[str]:
     try:
         return command(text.format(**shape, vocab=vocab))
-    except (KeyError, IndexError, ValueError) as problem:
-        raise refused(f"{problem} in braces; these stand for the shape: {', '.join([*shape, 'vocab'])}") from None
+    except (KeyError, IndexError, ValueError, AttributeError, MemoryError) as problem:
+        raise refused(f"{problem or 'a width'} in braces; these stand for the shape: {', '.join([*shape, 'vocab'])}") from None
 
 
 def other(given: argparse.Namespace, shape: dict, hooks: str) -> dict[str, dict]:
@@ -135,6 +135,8 @@ def ours(given: argparse.Namespace, way: str, shape: dict, folder: str, steps: i
                            *more], given.limit)
     if done.returncode:
         sys.exit(f"train_moe ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
+    if not report.exists():
+        sys.exit(f"{given.train_moe} ended well and wrote no results; --train-moe takes train_moe or train_moe_cuda")
     told = json.loads(report.read_text())
     return dict(ms=[1e3 * seconds for seconds in told["schedule_seconds"][given.warm_up:]], peak_gib=told["peak_bytes"] / RANKS / 2**30)
 
@@ -240,8 +242,8 @@ def read_results(path: str) -> dict:
     """What a run wrote."""
     try:
         told = json.loads(pathlib.Path(existing(path)).read_text())
-        told["shapes"], told["other_serial"], told["other_without_comm"]
-    except (OSError, ValueError, KeyError, TypeError):
+        table(told)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise refused(f"{path} is nothing that --json wrote") from None
     return told
 
@@ -273,8 +275,10 @@ def main() -> None:
             arguments.error("give --train-moe, --json and, if train_moe is not to run alone, --other; or --table FILE")
         if not given.shapes:
             arguments.error("argument --shapes: name one")
-        if not pathlib.Path(given.text).exists():
-            arguments.error(f"argument --text: there is no {given.text}; check its path")
+        try:
+            existing(given.text)
+        except argparse.ArgumentTypeError as problem:
+            arguments.error(f"argument --text: {problem}")
         try:
             for _, each in given.shapes if given.other else ():
                 other_command(given.other, each, given.vocab)

@@ -212,8 +212,11 @@ def pipelines(trainer: Trainer, pp: int, ep: int, ways: list[str], found: list[d
 
 def hardware(device: str) -> str:
     if device == "cuda":
-        said = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], text=True, capture_output=True)
-        return f"{len(said.stdout.splitlines())} x {said.stdout.splitlines()[0]}, {len(os.sched_getaffinity(0))} cores" if said.stdout else "no nvidia-smi"
+        try:
+            said = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], text=True, capture_output=True).stdout
+        except OSError:
+            said = ""
+        return f"{len(said.splitlines())} x {said.splitlines()[0]}, {len(os.sched_getaffinity(0))} cores" if said else "no nvidia-smi"
     return f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores"
 
 
@@ -241,7 +244,7 @@ def changed_model(changes: list[str], device: str) -> dict:
         if name not in model:
             raise ValueError(f"argument --set: knows {', '.join(model)}, not {name}")
         whole = isinstance(model[name], int)
-        if whole and not (value.isdecimal() and int(value) > 0):
+        if whole and not (value.isdecimal() and len(value) <= 9 and int(value) > 0):
             raise ValueError(f"argument --set: {name} is a whole number above 0, not '{value}'")
         model[name] = int(value) if whole else value
     return model

@@ -20,7 +20,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import NamedTuple
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench" / "gpu"))
+from arguments import Parser, above_0, at_least, existing, list_of, refused
 
 POLICIES, THREADS = "train_moe_cuda_policies", "train_moe_cuda_threads"
 # Program, cases and GPUs that it sees, those that take long first. Only what takes minutes is cut into parts, since each loads torch or NCCL anew.
@@ -181,21 +185,39 @@ def all_runs(only: set) -> list:
     return [run for run in tests + sees + nccl if not only or run.program in only]
 
 
+def one_of(names: list[str]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in names:
+            raise refused(f"'{text}' is none of {', '.join(names)}")
+        return text
+    return read
+
+
+def build_folder(text: str) -> pathlib.Path:
+    if not pathlib.Path(existing(text), "tests").is_dir():
+        raise refused(f"{text} has no tests; name a build folder")
+    return pathlib.Path(text)
+
+
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("build", type=pathlib.Path)
-    arguments.add_argument("--only", default="", help="programs, by commas")
-    arguments.add_argument("--gpus", type=int, default=2)
-    arguments.add_argument("--at-once", type=int, default=8)
-    arguments.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="for one run")
-    arguments.add_argument("--seconds", type=float, default=3600, help="for all")
+    arguments = Parser(__doc__)
+    arguments.add_argument("build", type=build_folder)
+    programs = sorted({run.program for run in all_runs(set())})
+    arguments.add_argument("--only", type=list_of(one_of(programs)), default="", help="programs, by commas")
+    arguments.add_argument("--gpus", type=at_least(1), default=2)
+    arguments.add_argument("--at-once", type=at_least(1), default=8)
+    arguments.add_argument("--limit", type=above_0, default=300, metavar="SECONDS", help="for one run")
+    arguments.add_argument("--seconds", type=above_0, default=3600, help="for all")
     arguments.add_argument("--logs", type=pathlib.Path, default=pathlib.Path("sanitizer"))
     given = arguments.parse_args()
     sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if not os.path.exists(sanitizer):
-        sys.exit("no compute-sanitizer in PATH or /usr/local/cuda/bin")
-    given.logs.mkdir(parents=True, exist_ok=True)
-    runs = all_runs(set(filter(None, given.only.split(","))))
+        arguments.error("there is no compute-sanitizer in PATH or /usr/local/cuda/bin; install it with the CUDA toolkit")
+    try:
+        given.logs.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        arguments.error(f"argument --logs: {given.logs} cannot be a folder: {problem.strerror}")
+    runs = all_runs(set(given.only))
     before = [Found(run, given.logs / run.log()) for run in runs]
     print("| program | cases | tool | errors | tests | s |\n| --- | --- | --- | --- | --- | --- |")
     found = [each for each in before if each.is_sound]
