@@ -139,7 +139,7 @@ inline constexpr bool makes_no_layer =
 /// A layer that was given what its constructor does not take. Of a block that is wrong itself no phases are known.
 template <class Layer, class Block, class... Given> struct refused_layer {
   static constexpr bool knows_phases = !std::same_as<typename Block::phases, phase_list<>>;
-  static_assert(!knows_phases || sizeof(error::wrong_phases<Block, Given...>));
+  static_assert(sizeof(std::conditional_t<knows_phases, error::wrong_phases<Block, Given...>, Block>));
   static Layer&& made();
 };
 

@@ -76,11 +76,11 @@
 #define STRETTO_E26 \
   "stretto[E26]: a phase has no forward; write void forward(auto& io) in it"
 #define STRETTO_E27 \
-  "stretto[E27]: an item of a block is neither a phase nor Detach; derive it from stretto::Phase<kind>, " \
-  "and do not make it final"
+  "stretto[E27]: an item of a block is neither a phase nor Detach; derive it publicly from " \
+  "stretto::Phase<kind>, and do not make it final"
 #define STRETTO_E28 \
-  "stretto[E28]: a phase or block lists something that is no value; derive it from stretto::value, " \
-  "objective or metadata, and list values as stretto::values<...>"
+  "stretto[E28]: a phase or block lists something that is no value; derive it publicly from " \
+  "stretto::value, objective or metadata, and list values as stretto::values<...>"
 #define STRETTO_E29 \
   "stretto[E29]: metadata does not say what it holds; write using type = ... in it, a type that is default " \
   "constructible and movable"
@@ -92,8 +92,8 @@
 #define STRETTO_E32 \
   "stretto[E32]: a phase keeps something in io.saved() and does not say what; write using saved = ... in it"
 #define STRETTO_E33 \
-  "stretto[E33]: a schedule or model is made of something that is no block; derive it from " \
-  "stretto::Block<...>, and list blocks as stretto::Blocks<...>"
+  "stretto[E33]: a schedule or model is made of something that is no block; derive it publicly " \
+  "from stretto::Block<...>, and list blocks as stretto::Blocks<...>"
 #define STRETTO_E34 \
   "stretto[E34]: a model lists one block type twice; list it once, and add a layer for each use of it to " \
   "the list of layers"

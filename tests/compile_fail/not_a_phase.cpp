@@ -1,11 +1,13 @@
 // expect: stretto\[E27\]: an item of a block is neither a phase nor Detach
 // expect: us::Plain
+// expect: \A(?![\s\S]*E68)
 #define STRETTO_WITH_EXECUTOR
 #include "layer.hpp"
 
 namespace us {
 #ifdef STRETTO_COMPILE_FAIL
-struct Plain {
+class Plain : stretto::Phase<stretto::mlp> { // as of any class, the base is private
+public:
 #else
 struct Plain : stretto::Phase<stretto::mlp> {
 #endif
@@ -22,6 +24,7 @@ struct Step : stretto::Schedule<Made, stretto::TwoStream1F1B> {};
 } // namespace us
 
 void use(stretto::layer_list<us::Step::model>& layers) {
+  layers.add(stretto::layer<us::Made>(us::Attention{}, us::Dispatch{}, us::Plain{}, us::Combine{}));
   stretto::null_tensors tensors;
   stretto::null_lanes lanes;
   stretto::executor run(us::Step{}, stretto::backend{tensors, lanes}, layers, stretto::sizes{});
