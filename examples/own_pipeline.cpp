@@ -4,7 +4,7 @@
 #include "plan/report.hpp"
 
 #include <stretto/pipelines/proof.hpp>
-#include <stretto/plan_error.hpp>
+#include <stretto/plan/error.hpp>
 
 #include <cstdio>
 #include <exception>

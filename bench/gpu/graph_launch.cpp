@@ -15,7 +15,7 @@
 #include <stretto/adapters/torch/stream_tensors.hpp>
 #include <stretto/adapters/torch/threads.hpp>
 #include <stretto/adapters/torch_cuda.hpp>
-#include <stretto/plan_error.hpp>
+#include <stretto/plan/error.hpp>
 
 #include <c10/core/AutogradState.h>
 

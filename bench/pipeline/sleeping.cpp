@@ -8,7 +8,7 @@
 #include <stretto/adapters/null.hpp>
 #include <stretto/executor.hpp>
 #include <stretto/pipelines/all.hpp>
-#include <stretto/plan_error.hpp>
+#include <stretto/plan/error.hpp>
 
 #include <algorithm>
 #include <cstdio>

@@ -2,8 +2,8 @@
 #include "../../examples/plan/layer_types.hpp"
 
 #include <stretto/pipelines/dual_pipe_v.hpp>
-#include <stretto/plan_error.hpp>
-#include <stretto/simulate_ops.hpp>
+#include <stretto/plan/error.hpp>
+#include <stretto/simulate/ops.hpp>
 
 #include <benchmark/benchmark.h>
 

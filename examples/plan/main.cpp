@@ -9,7 +9,7 @@
 #include "../shared/flag_words.hpp"
 
 #include <stretto/pipelines/all.hpp>
-#include <stretto/plan_error.hpp>
+#include <stretto/plan/error.hpp>
 
 #include <algorithm>
 #include <cstdio>

@@ -5,7 +5,7 @@
 #include "usage.hpp"
 
 #include <stretto/pipelines/all.hpp>
-#include <stretto/plan_error.hpp>
+#include <stretto/plan/error.hpp>
 
 #include <algorithm>
 #include <filesystem>

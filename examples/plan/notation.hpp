@@ -1,6 +1,6 @@
 #pragma once
 
-#include <stretto/plan_messages.hpp>
+#include <stretto/plan/messages.hpp>
 
 #include <string>
 

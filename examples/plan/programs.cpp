@@ -5,7 +5,7 @@
 
 #include <stretto/inspect.hpp>
 #include <stretto/pipelines/dual_pipe_v.hpp>
-#include <stretto/plan_error.hpp>
+#include <stretto/plan/error.hpp>
 
 #include <algorithm>
 #include <stdexcept>

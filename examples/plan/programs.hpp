@@ -3,8 +3,8 @@
 #include "costs.hpp"
 
 #include <stretto/plan.hpp>
-#include <stretto/plan_error.hpp>
-#include <stretto/simulate_ops.hpp>
+#include <stretto/plan/error.hpp>
+#include <stretto/simulate/ops.hpp>
 #include <stretto/timeline.hpp>
 
 #include <span>

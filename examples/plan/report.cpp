@@ -4,7 +4,7 @@
 
 #include "../shared/table.hpp"
 
-#include <stretto/plan_messages.hpp>
+#include <stretto/plan/messages.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 
 #include "model/walk_model.hpp"
 
-#include <stretto/plan_messages.hpp>
+#include <stretto/plan/messages.hpp>
 
 #include <torch/csrc/autograd/autograd.h>
 

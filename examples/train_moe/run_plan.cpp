@@ -2,7 +2,7 @@
 
 #include <stretto/pipelines/all.hpp>
 #include <stretto/pipelines/policies.hpp>
-#include <stretto/plan_error.hpp>
+#include <stretto/plan/error.hpp>
 
 #include <algorithm>
 #include <iterator>

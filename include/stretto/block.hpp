@@ -1,7 +1,7 @@
 #pragma once
 
-#include <stretto/block_builder.hpp>
-#include <stretto/items.hpp>
+#include <stretto/block/builder.hpp>
+#include <stretto/block/items.hpp>
 
 #include <concepts>
 #include <utility>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <stretto/dataflow.hpp>
-#include <stretto/link.hpp>
+#include <stretto/block/dataflow.hpp>
+#include <stretto/program/link.hpp>
 #include <stretto/rules.hpp>
 
 /// Proofs on values. The same functions run when a program is compiled, when an executor is made, and in tests.

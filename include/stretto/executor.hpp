@@ -1,17 +1,17 @@
 #pragma once
 
 // First, for a short list of includers in the compiler's message.
-#include <stretto/slot.hpp>
+#include <stretto/executor/slot.hpp>
 
-#include <stretto/body_code.hpp>
-#include <stretto/check_releases.hpp>
-#include <stretto/explain.hpp>
+#include <stretto/check/explain.hpp>
+#include <stretto/check/proof.hpp>
+#include <stretto/check/proof_phases.hpp>
+#include <stretto/check/releases.hpp>
+#include <stretto/executor/body_code.hpp>
+#include <stretto/executor/lower.hpp>
+#include <stretto/executor/states.hpp>
 #include <stretto/layers.hpp>
-#include <stretto/lower.hpp>
-#include <stretto/plan_error.hpp>
-#include <stretto/proof.hpp>
-#include <stretto/proof_phases.hpp>
-#include <stretto/states.hpp>
+#include <stretto/plan/error.hpp>
 
 namespace stretto {
 inline namespace v0 {

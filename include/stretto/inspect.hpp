@@ -1,6 +1,6 @@
 #pragma once
 
-#include <stretto/proof.hpp>
+#include <stretto/check/proof.hpp>
 
 #include <string>
 

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <stretto/detail/extent.hpp>
-#include <stretto/limits.hpp>
 #include <stretto/phase.hpp>
+#include <stretto/program/limits.hpp>
 
 /// One representation for every schedule: an ordered table of ops with what they touch and what they wait for.
 namespace stretto {

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <stretto/block.hpp>
-#include <stretto/body.hpp>
 #include <stretto/error.hpp>
 #include <stretto/pipelines/one_f_one_b.hpp>
 #include <stretto/pipelines/serial.hpp>
+#include <stretto/program/body.hpp>
 #include <stretto/schedules/serial.hpp>
 #include <stretto/schedules/split_dw.hpp>
 #include <stretto/schedules/two_stream_1f1b.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <stretto/slot.hpp>
+#include <stretto/executor/slot.hpp>
 
 /// Runs the phases of a layer in order on one thread, with nothing cut in between: for evaluation, and for ordinary
 /// autograd over whole microbatches. No schedule is involved.

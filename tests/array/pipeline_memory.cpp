@@ -1,6 +1,6 @@
 #include "array/book.hpp"
 
-#include <stretto/lower.hpp>
+#include <stretto/executor/lower.hpp>
 #include <stretto/pipelines/all.hpp>
 #include <stretto/simulate.hpp>
 

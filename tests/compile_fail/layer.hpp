@@ -5,7 +5,7 @@
 #include <stretto/adapters/null.hpp>
 #include <stretto/executor.hpp>
 #else
-#include <stretto/proof.hpp>
+#include <stretto/check/proof.hpp>
 #endif
 
 namespace us {

@@ -3,7 +3,7 @@
 #include "../../examples/plan/layer_types.hpp"
 
 #include <stretto/pipelines/all.hpp>
-#include <stretto/plan_error.hpp>
+#include <stretto/plan/error.hpp>
 
 #include <cstdlib>
 #include <map>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <stretto/plan.hpp>
-#include <stretto/simulate_ops.hpp>
+#include <stretto/simulate/ops.hpp>
 
 #include <cstddef>
 #include <functional>

@@ -2,9 +2,9 @@
 
 #include "support/sanitized.hpp"
 
-#include <stretto/check_messages.hpp>
+#include <stretto/check/messages.hpp>
 #include <stretto/pipelines/all.hpp>
-#include <stretto/plan_error.hpp>
+#include <stretto/plan/error.hpp>
 
 #include <catch2/catch_test_macros.hpp>
 

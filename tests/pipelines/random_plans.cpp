@@ -1,7 +1,7 @@
 #include "oracle.hpp"
 
-#include <stretto/check_messages.hpp>
-#include <stretto/plan_error.hpp>
+#include <stretto/check/messages.hpp>
+#include <stretto/plan/error.hpp>
 #include <stretto/simulate.hpp>
 
 #include <catch2/catch_test_macros.hpp>

@@ -1,5 +1,5 @@
 #include <stretto/pipelines/all.hpp>
-#include <stretto/plan_error.hpp>
+#include <stretto/plan/error.hpp>
 #include <stretto/simulate.hpp>
 
 #include <catch2/catch_approx.hpp>

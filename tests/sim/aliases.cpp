@@ -1,6 +1,6 @@
 #include "sim/network.hpp"
 
-#include <stretto/check_releases.hpp>
+#include <stretto/check/releases.hpp>
 #include <stretto/pipelines/one_f_one_b.hpp>
 
 #include <catch2/catch_test_macros.hpp>

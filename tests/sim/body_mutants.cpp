@@ -2,7 +2,7 @@
 #include "sim/model.hpp"
 #include "sim/mutate.hpp"
 
-#include <stretto/ports.hpp>
+#include <stretto/program/ports.hpp>
 
 #include <catch2/catch_test_macros.hpp>
 

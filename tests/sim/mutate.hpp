@@ -2,7 +2,7 @@
 
 #include "sim/programs.hpp"
 
-#include <stretto/check_releases.hpp>
+#include <stretto/check/releases.hpp>
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 #include "programs.hpp"
 
-#include <stretto/body.hpp>
-#include <stretto/ports.hpp>
+#include <stretto/program/body.hpp>
+#include <stretto/program/ports.hpp>
 
 #include <map>
 

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <stretto/adapters/sim.hpp>
-#include <stretto/lower.hpp>
-#include <stretto/plan_messages.hpp>
-#include <stretto/simulate_ops.hpp>
+#include <stretto/executor/lower.hpp>
+#include <stretto/plan/messages.hpp>
+#include <stretto/simulate/ops.hpp>
 
 #include <functional>
 #include <vector>

@@ -1,6 +1,6 @@
 #include "sim/random_program.hpp"
 
-#include <stretto/plan_error.hpp>
+#include <stretto/plan/error.hpp>
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -3,7 +3,7 @@
 #include "sim/mutate.hpp"
 
 #include <stretto/pipelines/all.hpp>
-#include <stretto/plan_error.hpp>
+#include <stretto/plan/error.hpp>
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -13,12 +13,12 @@ LONGEST = 300
 # From the bottom up; a new core header gets a place here. NAME also covers NAME_MORE.hpp, NAME/ covers a folder.
 LAYERS = [
     ["version", "detail/"],
-    ["limits", "value", "phase", "rules", "sentence"],
-    ["error", "program", "builder", "dataflow", "access", "link", "adapter", "failure", "message_tensors", "backend", "timeline"],
-    ["items", "block", "node", "slot", "walk", "layers", "block_types", "check"],
-    ["pipeline", "pipelines/", "plan", "body", "schedule", "schedules/", "ports", "steps", "layout", "states", "releases", "issue", "flatten", "lower", "explain", "proof", "check_plan", "check_releases",
-     "check_messages"],
-    ["executor", "simulate", "inspect"],
+    ["value", "phase", "rules", "program/limits", "check/sentence"],
+    ["error", "program", "program/builder", "block/dataflow", "program/access", "program/link", "adapter", "failure", "message_tensors",
+     "executor/backend", "timeline"],
+    ["block", "block/", "check", "walk", "layers", "executor/node", "executor/slot"],
+    ["pipeline", "pipelines/", "plan", "plan/", "schedule", "schedules/", "program/", "check/", "executor/"],
+    ["executor", "simulate", "simulate/", "inspect"],
     ["stretto"],
 ]
 
@@ -27,7 +27,7 @@ ADAPTER_INTERFACE = ["adapter.hpp", "failure.hpp", "message_tensors.hpp", "timel
 
 # The simulator runs op tables: of the core it knows what a row is and what a block reads and writes, and nothing of how
 # programs are linked or proved.
-MORE_INTERFACE = {"sim": ["program.hpp", "dataflow.hpp"]}
+MORE_INTERFACE = {"sim": ["program.hpp", "block/dataflow.hpp"]}
 
 # Adapters without an entry have no third party; the host's is the operating system. The key starts the name of the adapter's file or folder.
 THIRD_PARTY = {

@@ -5,7 +5,7 @@
 #include <stretto/adapters/host/group.hpp>
 #include <stretto/adapters/torch/threads.hpp>
 #include <stretto/pipelines/one_f_one_b.hpp>
-#include <stretto/plan_error.hpp>
+#include <stretto/plan/error.hpp>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>

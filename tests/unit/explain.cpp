@@ -1,6 +1,6 @@
 #include "unit/agreement.hpp"
 
-#include <stretto/explain.hpp>
+#include <stretto/check/explain.hpp>
 
 #include <algorithm>
 #include <set>

@@ -1,5 +1,5 @@
 #include <stretto/adapters/null.hpp>
-#include <stretto/proof.hpp>
+#include <stretto/check/proof.hpp>
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <stretto/check_plan.hpp>
+#include <stretto/check/plan.hpp>
 
 namespace stretto {
 inline namespace v0 {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <stretto/check_plan.hpp>
+#include <stretto/check/plan.hpp>
 #include <stretto/error.hpp>
 
 /// The compile-time proof of a pipeline type: an order that drops or doubles a pass, disorders weight gradients, holds more

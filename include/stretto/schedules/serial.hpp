@@ -1,6 +1,6 @@
 #pragma once
 
-#include <stretto/builder.hpp>
+#include <stretto/program/builder.hpp>
 
 namespace stretto {
 inline namespace v0 {

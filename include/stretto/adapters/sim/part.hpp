@@ -1,7 +1,7 @@
 #pragma once
 
 #include <stretto/adapters/sim/graph.hpp>
-#include <stretto/dataflow.hpp>
+#include <stretto/block/dataflow.hpp>
 #include <stretto/program.hpp>
 
 /// What a row of a table does, as reads and writes of places.

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <stretto/adapters/sim/graph.hpp>
-#include <stretto/dataflow.hpp>
+#include <stretto/block/dataflow.hpp>
 #include <stretto/program.hpp>
 
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <stretto/lower.hpp>
+#include <stretto/executor/lower.hpp>
 #include <stretto/timeline.hpp>
 
 #include <algorithm>

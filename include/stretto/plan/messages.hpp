@@ -1,6 +1,6 @@
 #pragma once
 
-#include <stretto/plan_replay.hpp>
+#include <stretto/plan/replay.hpp>
 
 namespace stretto {
 inline namespace v0 {

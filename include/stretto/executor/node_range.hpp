@@ -1,6 +1,6 @@
 #pragma once
 
-#include <stretto/access.hpp>
+#include <stretto/program/access.hpp>
 
 /// Facts about one node that its generated code needs, from those of its block.
 namespace stretto {

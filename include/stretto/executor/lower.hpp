@@ -1,8 +1,8 @@
 #pragma once
 
-#include <stretto/flatten.hpp>
-#include <stretto/ports.hpp>
-#include <stretto/releases.hpp>
+#include <stretto/executor/flatten.hpp>
+#include <stretto/program/ports.hpp>
+#include <stretto/program/releases.hpp>
 #include <stretto/schedule.hpp>
 
 /// From the plan of one rank to what it issues: the bodies of its schedule, pasted at their ports.

@@ -3,7 +3,7 @@
 // First, for a short list of includers in the compiler's message.
 #include <stretto/error.hpp>
 
-#include <stretto/proof_find.hpp>
+#include <stretto/check/proof_find.hpp>
 
 /// The compile-time proof of a schedule: its blocks, the values between them, and every body. A schedule that fails stops
 /// the compiler with one sentence and the names of what is wrong.

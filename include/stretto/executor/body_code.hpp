@@ -1,8 +1,8 @@
 #pragma once
 
-#include <stretto/backend.hpp>
-#include <stretto/node.hpp>
-#include <stretto/ports.hpp>
+#include <stretto/executor/backend.hpp>
+#include <stretto/executor/node.hpp>
+#include <stretto/program/ports.hpp>
 #include <stretto/schedule.hpp>
 
 /// The unroller: the straight-line code of one body, from its table.

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <stretto/check_messages.hpp>
-#include <stretto/sentence.hpp>
+#include <stretto/check/messages.hpp>
+#include <stretto/check/sentence.hpp>
 
 #include <string>
 

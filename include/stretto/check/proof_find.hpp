@@ -4,7 +4,7 @@
 #include <stretto/error.hpp>
 
 #include <stretto/adapter.hpp>
-#include <stretto/block_types.hpp>
+#include <stretto/block/types.hpp>
 #include <stretto/schedule.hpp>
 
 /// What the proof of a schedule finds: the first thing that is wrong with its blocks, the values between them, or a body.

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <stretto/dataflow.hpp>
+#include <stretto/block/dataflow.hpp>
 #include <stretto/program.hpp>
 
 /// Which cells the passes of a node touch. The only place that turns a block's dataflow into cells.
@@ -149,7 +149,7 @@ constexpr cell_access input_gradient_access(block_facts const& f, chain_facts co
 
 /// Storage is read by whoever computes with it: forward readers, and every backward pass of a phase that saved it. A weight
 /// pass may need the gradients of the outputs once more. Nothing here gives storage back: that follows from the whole table
-/// (see releases.hpp).
+/// (see program/releases.hpp).
 constexpr cell_access access_of(block_facts const& f, chain_facts const& chain, int node, pass what) {
   switch (what) {
   case pass::forward:

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <stretto/check_plan.hpp>
-#include <stretto/plan_messages.hpp>
+#include <stretto/check/plan.hpp>
+#include <stretto/plan/messages.hpp>
 
 namespace stretto {
 inline namespace v0 {

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <stretto/access.hpp>
-#include <stretto/builder.hpp>
 #include <stretto/check.hpp>
 #include <stretto/pipeline.hpp>
+#include <stretto/program/access.hpp>
+#include <stretto/program/builder.hpp>
 
 /// Turns the order of a policy into the table of one body: the straight-line code of a layer pair, or of a layer alone.
 namespace stretto {

@@ -6,7 +6,7 @@
 #include <stretto/plan.hpp>
 
 /// What the host of one rank issues in a step, in order: the same step as a flat table of ops, and as the list that the
-/// executor walks through. Both are written by one walker (see flatten.hpp), so that what is checked is what runs.
+/// executor walks through. Both are written by one walker (see executor/flatten.hpp), so that what is checked is what runs.
 namespace stretto {
 inline namespace v0 {
 

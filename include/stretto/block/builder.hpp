@@ -1,7 +1,7 @@
 #pragma once
 
-#include <stretto/dataflow.hpp>
-#include <stretto/items.hpp>
+#include <stretto/block/dataflow.hpp>
+#include <stretto/block/items.hpp>
 
 #include <concepts>
 

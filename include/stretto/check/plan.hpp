@@ -1,6 +1,6 @@
 #pragma once
 
-#include <stretto/plan_replay.hpp>
+#include <stretto/plan/replay.hpp>
 #include <stretto/rules.hpp>
 
 /// Proofs of plans on values: the same functions answer when a pipeline is compiled (a small grid of sizes), when an

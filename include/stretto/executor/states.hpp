@@ -1,8 +1,8 @@
 #pragma once
 
+#include <stretto/executor/layout.hpp>
+#include <stretto/executor/slot.hpp>
 #include <stretto/layers.hpp>
-#include <stretto/layout.hpp>
-#include <stretto/slot.hpp>
 
 namespace stretto {
 inline namespace v0 {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <stretto/adapter.hpp>
-#include <stretto/plan_messages.hpp>
+#include <stretto/plan/messages.hpp>
 
 /// From the list of a rank to the bodies that run: which layer meets which, and where a microbatch keeps its state.
 namespace stretto {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <stretto/link.hpp>
 #include <stretto/program.hpp>
+#include <stretto/program/link.hpp>
 
 /// Facts about a body's table that its generated code needs: which event stands for which op, and which op speaks for
 /// the body at its ports.

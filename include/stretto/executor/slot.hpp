@@ -3,7 +3,7 @@
 // First, for a short list of includers in the compiler's message.
 #include <stretto/error.hpp>
 
-#include <stretto/block_types.hpp>
+#include <stretto/block/types.hpp>
 #include <stretto/detail/extent.hpp>
 
 /// What one layer keeps for one microbatch between forward and backward, and how a phase sees it.

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <stretto/lower.hpp>
-#include <stretto/sentence.hpp>
+#include <stretto/check/sentence.hpp>
+#include <stretto/executor/lower.hpp>
 
 /// Diagnoses of flat tables as sentences.
 namespace stretto {

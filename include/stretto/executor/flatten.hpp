@@ -1,10 +1,10 @@
 #pragma once
 
-#include <stretto/access.hpp>
 #include <stretto/check.hpp>
-#include <stretto/issue.hpp>
-#include <stretto/layout.hpp>
-#include <stretto/steps.hpp>
+#include <stretto/executor/issue.hpp>
+#include <stretto/executor/layout.hpp>
+#include <stretto/executor/steps.hpp>
+#include <stretto/program/access.hpp>
 
 namespace stretto {
 inline namespace v0 {

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <stretto/detail/type_name.hpp>
-#include <stretto/limits.hpp>
 #include <stretto/phase.hpp>
+#include <stretto/program/limits.hpp>
 
 /// The dataflow of blocks and models as plain values, for every algorithm that asks who reads and writes what.
 namespace stretto {

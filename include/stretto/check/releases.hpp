@@ -1,6 +1,6 @@
 #pragma once
 
-#include <stretto/releases.hpp>
+#include <stretto/program/releases.hpp>
 
 #include <bit>
 #include <utility>

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <stretto/access.hpp>
 #include <stretto/adapter.hpp>
 #include <stretto/detail/unroll.hpp>
-#include <stretto/node_range.hpp>
-#include <stretto/slot.hpp>
+#include <stretto/executor/node_range.hpp>
+#include <stretto/executor/slot.hpp>
+#include <stretto/program/access.hpp>
 
 /// Runs one pass of one node: the only place where a schedule calls a user's phases.
 namespace stretto {

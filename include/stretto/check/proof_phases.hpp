@@ -1,6 +1,6 @@
 #pragma once
 
-#include <stretto/slot.hpp>
+#include <stretto/executor/slot.hpp>
 
 #include <cstdlib>
 #include <utility>
