@@ -5,10 +5,10 @@
 #include "program.hpp"
 #include "spread.hpp"
 
-#include <train_moe/cuda_device.hpp>
-#include <train_moe/device_rows.hpp>
-#include <train_moe/rank_types.hpp>
-#include <train_moe/schedule_step.hpp>
+#include <train_moe/gpu/cuda_device.hpp>
+#include <train_moe/ranks/device_rows.hpp>
+#include <train_moe/ranks/rank_types.hpp>
+#include <train_moe/steps/schedule_step.hpp>
 
 #include <stretto/adapters/cuda.hpp>
 #include <stretto/adapters/host/group.hpp>

@@ -1,4 +1,4 @@
-#include "cuda_device.hpp"
+#include "gpu/cuda_device.hpp"
 
 namespace train_moe {
 namespace {

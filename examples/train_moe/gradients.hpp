@@ -1,7 +1,7 @@
 #pragma once
 
-#include "rank_rows.hpp"
-#include "rank_types.hpp"
+#include "ranks/rank_rows.hpp"
+#include "ranks/rank_types.hpp"
 
 #include <cstdint>
 #include <string>

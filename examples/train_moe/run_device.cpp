@@ -1,7 +1,7 @@
 #include "run_device.hpp"
 
 #include "memory.hpp"
-#include "own_cores.hpp"
+#include "ranks/own_cores.hpp"
 #include "trainer.hpp"
 
 #include <stretto/adapters/host/clock.hpp>

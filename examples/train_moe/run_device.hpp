@@ -1,8 +1,8 @@
 #pragma once
 
-#include "rank_transport.hpp"
-#include "rank_types.hpp"
-#include "step_runner.hpp"
+#include "ranks/rank_transport.hpp"
+#include "ranks/rank_types.hpp"
+#include "steps/step_runner.hpp"
 
 #include <cstddef>
 #include <memory>

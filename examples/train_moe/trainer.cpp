@@ -3,10 +3,10 @@
 #include "gradients.hpp"
 #include "model/walk_model.hpp"
 #include "optimizer.hpp"
+#include "ranks/thread_links.hpp"
 #include "run_device.hpp"
 #include "run_plan.hpp"
-#include "slot_check.hpp"
-#include "thread_links.hpp"
+#include "steps/slot_check.hpp"
 
 #include <stretto/adapters/host/group.hpp>
 #include <stretto/adapters/torch/threads.hpp>

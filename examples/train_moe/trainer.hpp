@@ -2,8 +2,8 @@
 
 #include "corpus.hpp"
 #include "options.hpp"
-#include "processes.hpp"
-#include "rank_place.hpp"
+#include "ranks/processes.hpp"
+#include "ranks/rank_place.hpp"
 
 #include <stretto/timeline.hpp>
 

@@ -1,4 +1,4 @@
-#include "../../examples/train_moe/pulse.hpp"
+#include "../../examples/train_moe/ranks/pulse.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

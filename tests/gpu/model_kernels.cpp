@@ -1,11 +1,11 @@
 #include "../torch/bits.hpp"
 
-#include <train_moe/gpu_attention.hpp>
+#include <train_moe/gpu/gpu_attention.hpp>
+#include <train_moe/gpu/use_kernels.hpp>
 #include <train_moe/model/attend.hpp>
 #include <train_moe/model/chosen_rows.hpp>
 #include <train_moe/model/rope.hpp>
 #include <train_moe/model/swiglu.hpp>
-#include <train_moe/use_kernels.hpp>
 
 #include <stretto/adapters/torch/device_order.hpp>
 #include <stretto/adapters/torch/rms_norm.hpp>

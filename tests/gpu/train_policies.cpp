@@ -1,8 +1,8 @@
 #include "training.hpp"
 #include "under_a_tool.hpp"
 
-#include <train_moe/graph_step.hpp>
-#include <train_moe/schedule_step.hpp>
+#include <train_moe/steps/graph_step.hpp>
+#include <train_moe/steps/schedule_step.hpp>
 
 #include <stretto/adapters/cuda.hpp>
 #include <stretto/adapters/torch/stream_tensors.hpp>

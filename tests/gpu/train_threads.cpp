@@ -1,6 +1,6 @@
 #include "training.hpp"
 
-#include <train_moe/cuda_transports.hpp>
+#include <train_moe/ranks/cuda_transports.hpp>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>

@@ -4,7 +4,7 @@
 #include "under_a_tool.hpp"
 
 #include <train_moe/corpus.hpp>
-#include <train_moe/cuda_device.hpp>
+#include <train_moe/gpu/cuda_device.hpp>
 #include <train_moe/run_device.hpp>
 #include <train_moe/trainer.hpp>
 

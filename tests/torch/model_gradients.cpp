@@ -1,6 +1,6 @@
 #include <train_moe/gradients.hpp>
 #include <train_moe/model/walk_model.hpp>
-#include <train_moe/step_runner.hpp>
+#include <train_moe/steps/step_runner.hpp>
 
 #include <stretto/adapters/host/group.hpp>
 #include <stretto/adapters/torch/threads.hpp>

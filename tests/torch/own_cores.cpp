@@ -1,4 +1,4 @@
-#include <train_moe/own_cores.hpp>
+#include <train_moe/ranks/own_cores.hpp>
 
 #include <catch2/catch_test_macros.hpp>
 

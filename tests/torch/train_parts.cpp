@@ -1,6 +1,5 @@
 #include "bits.hpp"
 
-#include <train_moe/agreement.hpp>
 #include <train_moe/corpus.hpp>
 #include <train_moe/forecast.hpp>
 #include <train_moe/gradients.hpp>
@@ -8,7 +7,8 @@
 #include <train_moe/optimizer.hpp>
 #include <train_moe/options.hpp>
 #include <train_moe/output_file.hpp>
-#include <train_moe/rank_types.hpp>
+#include <train_moe/ranks/agreement.hpp>
+#include <train_moe/ranks/rank_types.hpp>
 #include <train_moe/report.hpp>
 #include <train_moe/trainer.hpp>
 

@@ -1,8 +1,8 @@
+#include "../run_plan.hpp"
 #include "launch_store.hpp"
 #include "processes.hpp"
 #include "pulse.hpp"
 #include "rank_links.hpp"
-#include "run_plan.hpp"
 
 #include <stretto/adapters/c10d.hpp>
 #include <stretto/adapters/c10d/gloo.hpp>

@@ -1,6 +1,6 @@
 #include "gpu_attention.hpp"
 
-#include "model/attend.hpp"
+#include "../model/attend.hpp"
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>

@@ -1,7 +1,7 @@
 #include "use_kernels.hpp"
 
+#include "../model/fused.hpp"
 #include "kernels.hpp"
-#include "model/fused.hpp"
 
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDAStream.h>

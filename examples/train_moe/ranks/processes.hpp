@@ -1,6 +1,6 @@
 #pragma once
 
-#include "options.hpp"
+#include "../options.hpp"
 #include "rank_place.hpp"
 
 #include <cstdint>

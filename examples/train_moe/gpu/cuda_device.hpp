@@ -1,6 +1,6 @@
 #pragma once
 
-#include "run_device.hpp"
+#include "../run_device.hpp"
 
 namespace train_moe {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "options.hpp"
-#include "rank_communicator.hpp"
+#include "../options.hpp"
+#include "../ranks/rank_communicator.hpp"
 
 #include <ATen/ATen.h>
 

@@ -1,13 +1,13 @@
 #include "cuda_device.hpp"
 
-#include "cuda_transports.hpp"
-#include "forecast.hpp"
+#include "../forecast.hpp"
+#include "../ranks/cuda_transports.hpp"
+#include "../steps/graph_step.hpp"
+#include "../steps/schedule_step.hpp"
 #include "gpu_attention.hpp"
-#include "graph_step.hpp"
-#include "schedule_step.hpp"
 #include "use_kernels.hpp"
 
-#include "../shared/words.hpp"
+#include "../../shared/words.hpp"
 
 #include <stretto/adapters/cublas.hpp>
 #include <stretto/adapters/cuda.hpp>

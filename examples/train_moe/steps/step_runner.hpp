@@ -1,10 +1,10 @@
 #pragma once
 
-#include "options.hpp"
-#include "rank_place.hpp"
-#include "rank_transport.hpp"
-#include "rank_types.hpp"
-#include "stage_peers.hpp"
+#include "../options.hpp"
+#include "../ranks/rank_place.hpp"
+#include "../ranks/rank_transport.hpp"
+#include "../ranks/rank_types.hpp"
+#include "../ranks/stage_peers.hpp"
 
 #include <stretto/adapters/host/failure.hpp>
 #include <stretto/plan.hpp>

@@ -1,7 +1,7 @@
+#include "../run_plan.hpp"
 #include "cuda_transports.hpp"
 #include "device_rows.hpp"
 #include "plain_messages.hpp"
-#include "run_plan.hpp"
 
 #include <stretto/adapters/host/failure.hpp>
 #include <stretto/adapters/nccl.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "../model/model.hpp"
 #include "expert_exchange.hpp"
-#include "model/model.hpp"
 #include "rank_communicator.hpp"
 #include "timed_exchange.hpp"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "rank_communicator.hpp"
+#include "../ranks/rank_communicator.hpp"
 #include "step_runner.hpp"
 
 #include <stretto/adapters/cuda/step_graph.hpp>

@@ -1,6 +1,6 @@
 #include "step_runner.hpp"
 
-#include "model/walk_model.hpp"
+#include "../model/walk_model.hpp"
 
 #include <stretto/plan/messages.hpp>
 

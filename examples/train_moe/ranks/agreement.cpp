@@ -1,7 +1,7 @@
 #include "agreement.hpp"
 
-#include "hash.hpp"
-#include "run_plan.hpp"
+#include "../hash.hpp"
+#include "../run_plan.hpp"
 
 #include <fmt/format.h>
 

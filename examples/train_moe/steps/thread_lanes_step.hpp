@@ -1,6 +1,6 @@
 #pragma once
 
-#include "own_cores.hpp"
+#include "../ranks/own_cores.hpp"
 #include "schedule_step.hpp"
 
 #include <stretto/adapters/host/lanes.hpp>
