@@ -7,7 +7,8 @@
 #include <stretto/plan/error.hpp>
 
 #include <cstdio>
-#include <exception>
+#include <stdexcept>
+#include <string>
 
 namespace {
 
@@ -39,19 +40,28 @@ struct BreadthFirst {
 // An order that deadlocks, drops a pass or disorders weight gradients does not compile.
 template struct stretto::pipeline_proof<BreadthFirst>;
 
-int main() try {
-  stretto::plan const plan = stretto::proved_plan<BreadthFirst>(4, 8);
+/// What a rank calls and which messages it sends (s) and receives (r), a line a rank.
+std::string messages(stretto::plan const& plan) {
   stretto::plan_steps const steps = stretto::lower_messages(plan);
   stretto::require(plan.facts(), stretto::check_messages(plan, steps));
-  std::printf("%s\n", plan_program::golden(plan, steps).c_str());
+  return plan_program::golden(plan, steps);
+}
 
+int main() {
+  stretto::plan const plan = stretto::proved_plan<BreadthFirst>(4, 8);
   plan_program::layer_costs const costs = plan_program::find_costs("deepseek_h800");
   stretto::simulation const run(plan, costs.chunk(plan.facts().chunks));
   plan_program::picture const picture{plan, run, costs};
   std::printf("%s\n%s\n", plan_program::draw_text(picture).c_str(),
               plan_program::report_table(picture).c_str());
 
-  stretto::proved_plan<BreadthFirst>(4, 3); // sizes that it cannot serve are refused in words
-} catch (std::exception const& refusal) {
-  std::printf("%s\n", refusal.what());
+  std::printf("2 ranks and 2 microbatches, with messages:\n%s\n",
+              messages(stretto::proved_plan<BreadthFirst>(2, 2)).c_str());
+
+  try {
+    stretto::proved_plan<BreadthFirst>(4, 3);
+    return 1;
+  } catch (std::invalid_argument const& refusal) { // sizes that it cannot serve are refused in words
+    std::printf("%s\n", refusal.what());
+  }
 }
