@@ -74,8 +74,8 @@ public:
            plan const& all, int rank)
       : executor(adapters, layers, checked(all), rank) {}
 
+  executor(Schedule, backend<Tensors, Lanes, Peers>, layer_list<model>&) = delete; // sizes{...} are missing
   executor(executor const&) = delete;
-  executor& operator=(executor const&) = delete;
 
   /// Runs one step.
   void operator()() {
