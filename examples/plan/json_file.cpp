@@ -4,8 +4,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <ios>
+#include <set>
 #include <system_error>
+#include <vector>
 
 #include <fmt/core.h>
 
@@ -58,6 +61,25 @@ bool nested_too_deep(std::string const& text) {
   return false;
 }
 
+/// Told each part that the parser reads: finds a key that an object has twice, of which JSON would keep the last.
+class repeated_key {
+public:
+  bool operator()(int, nlohmann::json::parse_event_t event, nlohmann::json& part) {
+    if (event == nlohmann::json::parse_event_t::object_start) keys_.emplace_back();
+    if (event == nlohmann::json::parse_event_t::object_end) keys_.pop_back();
+    if (event == nlohmann::json::parse_event_t::key &&
+        !keys_.back().insert(part.get_ref<std::string const&>()).second)
+      found_ = part;
+    return true;
+  }
+  /// Null where there is none.
+  nlohmann::json const& found() const { return found_; }
+
+private:
+  std::vector<std::set<std::string>> keys_;
+  nlohmann::json found_;
+};
+
 } // namespace
 
 nlohmann::json read_json(std::string const& flag, std::string const& path, std::size_t largest,
@@ -67,12 +89,16 @@ nlohmann::json read_json(std::string const& flag, std::string const& path, std::
     throw usage_error(fmt::format("{}: '{}' nests deeper than {} levels; give {}", flag, shown_path(path),
                                   deepest_nesting, instead));
   try {
-    return nlohmann::json::parse(content);
+    repeated_key repeated;
+    auto content_of_file = nlohmann::json::parse(content, std::ref(repeated));
+    if (repeated.found().is_null()) return content_of_file;
+    throw usage_error(fmt::format("{}: '{}' has the key '{}' twice in one object; leave one of them out",
+                                  flag, shown_path(path), shown(repeated.found().get<std::string>())));
   } catch (nlohmann::json::exception const& error) {
-    // Behind the name of the exception.
+    // Behind the name of the exception; it quotes what it could not read.
     std::string const what = error.what();
     throw usage_error(fmt::format("{}: '{}' is not JSON: {}; give {}", flag, shown_path(path),
-                                  shown(what.substr(what.find("] ") + 2)), instead));
+                                  shown_path(what.substr(what.find("] ") + 2)), instead));
   }
 }
 

@@ -12,6 +12,7 @@
 #include <stretto/plan/error.hpp>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -190,6 +191,8 @@ std::string answer(options given) {
   return draw_text(one);
 }
 
+constexpr char const* unwritten = "the output could not be written; is the disk full?";
+
 int refuse(char const* what) {
   // Not by fmt, which throws where stderr cannot be written.
   std::fprintf(stderr, "plan: %s\n", what);
@@ -199,6 +202,8 @@ int refuse(char const* what) {
 } // namespace
 
 int main(int count, char** words) {
+  // A file that outgrows `ulimit -f` is an error of the write, not a signal.
+  std::signal(SIGXFSZ, SIG_IGN);
   options given;
   CLI::App app("Prints, draws and simulates pipeline schedules without running them.", "plan");
   app.add_option("--pipeline", given.pipeline, "one of " + listed(pipeline_names()))
@@ -242,11 +247,10 @@ int main(int count, char** words) {
   try {
     app.parse(count, words);
   } catch (CLI::Success const& help) {
-    return app.exit(help);
+    int const status = app.exit(help);
+    return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? status : refuse(unwritten);
   } catch (CLI::ParseError const& error) {
-    std::string line = error.what();
-    std::replace(line.begin(), line.end(), '\n', ' ');
-    return refuse((line + "; plan --help lists what there is").c_str());
+    return refuse((shown_sentence(error.what()) + "; plan --help lists what there is").c_str());
   }
   for (char const* const flag :
        {"--pipeline", "--ranks", "--microbatches", "--chunks", "--replay", "--layers"})
@@ -254,7 +258,7 @@ int main(int count, char** words) {
   try {
     std::string const text = answer(given);
     if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-      return refuse("the output could not be written; is the disk full?");
+      return refuse(unwritten);
     }
     return 0;
   } catch (std::bad_alloc const&) {

@@ -12,6 +12,7 @@ using examples::listed;
 using examples::nearest;
 using examples::shown;
 using examples::shown_path;
+using examples::shown_sentence;
 
 /// The user asked for something that cannot be: what, where and how to mend it, in one line.
 struct usage_error : std::runtime_error {

@@ -8,16 +8,45 @@
 namespace examples {
 namespace {
 
-std::string in_one_line(std::string_view text, std::size_t longest) {
-  bool const cut = text.size() > longest;
-  if (cut) {
-    // Not within a character of UTF-8.
-    while (longest > 0 && (static_cast<unsigned char>(text[longest]) & 0xC0) == 0x80) --longest;
-    text = text.substr(0, longest);
+/// A character of UTF-8 and its bytes; no bytes where the text does not begin with one.
+struct character {
+  unsigned code, bytes;
+};
+
+character first_of(std::string_view text) {
+  unsigned const lead = static_cast<unsigned char>(text[0]);
+  unsigned const bytes = lead < 0x80 ? 1 : lead >> 5 == 6 ? 2 : lead >> 4 == 14 ? 3 : lead >> 3 == 30 ? 4 : 0;
+  if (bytes == 0 || bytes > text.size()) return {0, 0};
+  unsigned code = bytes == 1 ? lead : lead & (0x7FU >> bytes);
+  for (unsigned i = 1; i < bytes; ++i) {
+    unsigned const next = static_cast<unsigned char>(text[i]);
+    if (next >> 6 != 2) return {0, 0};
+    code = code << 6 | (next & 0x3F);
   }
+  constexpr unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
+  bool const fits = code >= least[bytes] && code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF);
+  return {code, fits ? bytes : 0};
+}
+
+/// What a terminal takes for a command, for the end of a line, or for another direction of writing.
+bool is_control(unsigned code) {
+  return code < ' ' || (code >= 0x7F && code < 0xA0) || (code >= 0x2028 && code <= 0x202E) ||
+         (code >= 0x2066 && code <= 0x2069);
+}
+
+std::string in_one_line(std::string_view text, std::size_t longest) {
   std::string line;
-  for (char const each : text) line += static_cast<unsigned char>(each) < ' ' || each == '\x7f' ? '?' : each;
-  return line + (cut ? "..." : "");
+  while (!text.empty()) {
+    character const next = first_of(text);
+    std::size_t const bytes = std::max(next.bytes, 1U);
+    if (line.size() + bytes > longest) return line + "...";
+    if (next.bytes == 0 || is_control(next.code))
+      line += '?';
+    else
+      line += text.substr(0, bytes);
+    text.remove_prefix(bytes);
+  }
+  return line;
 }
 
 char lower(char letter) {
@@ -42,6 +71,7 @@ std::size_t edits(std::string_view left, std::string_view right) {
 
 } // namespace
 
+std::string shown_sentence(std::string_view sentence) { return in_one_line(sentence, 4000); }
 std::string shown(std::string_view word) { return in_one_line(word, 60); }
 std::string shown_path(std::string_view path) { return in_one_line(path, 240); }
 

@@ -10,6 +10,8 @@ namespace examples {
 std::string shown(std::string_view word);
 /// The same for a path, which may be longer.
 std::string shown_path(std::string_view path);
+/// What a library says is wrong, of any length and content.
+std::string shown_sentence(std::string_view sentence);
 
 /// The known word that `word` is most probably meant to be; empty where none is near.
 std::string nearest(std::string_view word, std::span<std::string const> known);

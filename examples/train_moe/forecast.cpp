@@ -118,8 +118,11 @@ std::string with_forecast(std::string const& problem, options const& o, policy h
   if (at == std::string::npos) return problem;
   constexpr std::string_view before = " failed: ";
   auto const op = problem.substr(0, at).rfind(before);
+  auto const needs = forecast(o, how);
   return (op == std::string::npos ? "" : problem.substr(0, op + before.size())) + "out of memory; with " +
-         name_of(how) + " " + told(forecast(o, how)) + "; lower --batch, --seq, --layers or --ep";
+         name_of(how) + " " + told(needs) +
+         (needs.parameters > needs.activations ? "; lower --layers, --hidden, --ffn, --experts or --ep"
+                                               : "; lower --batch, --seq, --layers or --ep");
 }
 
 } // namespace train_moe

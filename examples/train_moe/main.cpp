@@ -7,10 +7,13 @@
 #include "run_plan.hpp"
 #include "trainer.hpp"
 
+#include "../shared/words.hpp"
+
 #include <stretto/adapters/host/failure.hpp>
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -55,7 +58,8 @@ std::string with_forecast(std::string const& problem) {
 
 /// What is wrong, on one line of stderr, whatever a library put into its message.
 void say(std::string const& problem) {
-  std::fprintf(stderr, "train_moe: %s\n", problem.substr(0, problem.find('\n')).c_str());
+  std::fprintf(stderr, "train_moe: %s\n",
+               examples::shown_sentence(problem.substr(0, problem.find('\n'))).c_str());
 }
 
 /// Ends one of several processes, by which the others learn of it. Threads that still wait for others do not hold it up.
@@ -157,6 +161,8 @@ int status_of(int argc, char** argv) {
 
 /// 0: trained. 2: the command line or the text cannot be served. 1: something failed on the way.
 int main(int argc, char** argv) {
+  // A file that outgrows `ulimit -f` is an error of the write, not a signal.
+  std::signal(SIGXFSZ, SIG_IGN);
   int status = status_of(argc, argv);
   if (status == 0 && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {
     say("standard output could not be written; give it a place that takes it");

@@ -253,7 +253,7 @@ void read_sizes(flag_values const& flags, options& o) {
   flags.read("--clip", o.clip, 0, 1e9, true);
   flags.read("--aux", m.auxiliary, 0, 1e3, false);
   flags.read("--capacity", o.capacity, 0, 4096, true);
-  flags.read("--link-gbps", o.link_gbps, 0, 1e6, true);
+  flags.read("--link-gbps", o.link_gbps, 1e-3, 1e6, false);
   flags.read("--link-us", o.link_us, 0, 1e6, false);
 }
 

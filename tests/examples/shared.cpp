@@ -37,6 +37,9 @@ TEST_CASE("the nearest known word, whatever its case, or none", "[examples]") {
 
 TEST_CASE("words that a user typed stay in one line and whole in their last character", "[examples]") {
   CHECK(shown("a\nb\x1b[31m\x7f") == "a?b?[31m?");
+  CHECK(shown("\xff\xc3\xe2\x82 \xed\xa0\x80 \xc0\x80 \xf5\x80\x80\x80 \u20ac\U0001f600") ==
+        "???? ??? ?? ???? \u20ac\U0001f600");
+  CHECK(shown("\u009b\u2028\u202e\u2066|\u00a0\u2027\u202f") == "????|\u00a0\u2027\u202f");
   CHECK(shown(std::string(60, 'x')) == std::string(60, 'x'));
   CHECK(shown(std::string(61, 'x')) == std::string(60, 'x') + "...");
   CHECK(shown(std::string(59, 'x') + "\u00e9\u00e9") == std::string(59, 'x') + "...");

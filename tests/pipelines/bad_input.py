@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import resource
 import subprocess
 import sys
 import tempfile
@@ -100,6 +101,9 @@ def check_costs(program: str, folder: pathlib.Path) -> None:
                             changed(backward_weight={"attn": 1, "mlp": 1, "dispatch": 1})],
         "not a string": [changed(name=3)],
         "without compute": [changed(forward=dict.fromkeys(forward, 0)), changed(layers_per_rank=0)],
+        "has the key 'forward' twice": [changed()[:-1] + ', "forward": {}}'],
+        "has the key 'attn' twice": [changed().replace('"mlp": 1}}', '"mlp": 1, "attn": 1}}')],
+        "unexpected end of input": [changed()[:-1]],
         "nests deeper": ["[" * 100000, '{"a":' * 50 + "1" + "}" * 50],
     }
     for says, contents in cases.items():
@@ -113,6 +117,13 @@ def check_costs(program: str, folder: pathlib.Path) -> None:
     refused(program, "give a short word such as ms", "--costs", file("markup.json", changed(unit="</text>")), "--format", "svg")
     with open("/dev/full", "w") as full:
         assert subprocess.run([program, "--ranks", "0"], stderr=full, stdout=full).returncode == 2
+        for words in (["--help"], ["--ranks", "2"]):
+            answer = subprocess.run([program, *words], stdout=full, stderr=subprocess.PIPE, text=True)
+            assert answer.returncode == 2 and answer.stderr == "plan: the output could not be written; is the disk full?\n", answer
+    with open(folder / "short.txt", "w") as short:
+        answer = subprocess.run([program, "--ranks", "2"], stdout=short, stderr=subprocess.PIPE, text=True,
+                                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16)))
+        assert answer.returncode == 2 and answer.stderr == "plan: the output could not be written; is the disk full?\n", answer
     refused(program, "absent.json' is neither a file nor a preset (unit, deepseek_h800); check the path", "--costs", str(folder / "absent.json"))
     huge = folder / "huge.json"
     with huge.open("wb") as stream:

@@ -51,8 +51,9 @@ def check_numbers(refuse: Refusals) -> None:
         ("must be a whole number", whole,
          ("0", "-1", "abc", " 4", "4 ", "4.5", "1e3", "0x4", "99999999999999999999", "nan", "4\n4", "")),
         ("must be a whole number", ["--dense", "--shared", "--seed"], ("-1", "x", "1.5", "99999999999999999999")),
-        ("must be a number above 0", ["--lr", "--clip", "--link-gbps", "--capacity"],
+        ("must be a number above 0", ["--lr", "--clip", "--capacity"],
          ("0", "-1", "nan", "inf", "-inf", "1e999", "x", "1.0x")),
+        ("must be a number of at least 0.001", ["--link-gbps"], ("0", "-1", "nan", "1e-300", "1e999")),
         ("must be a number of at least 0", ["--aux", "--link-us"], ("-1", "nan", "inf", "x")),
     ]
     for words, flags, texts in kinds:
@@ -72,6 +73,9 @@ def check_words(refuse: Refusals) -> None:
     refuse.says("--help", "--qqqqqqqqqqqqqqqqq")
     refuse.says("--help", "stray")
     refuse.says("f32, bf16", "--dtype", "f16")
+    # What a terminal would obey, and bytes that are no characters.
+    refuse.says("not '?31mé??1?'", "--dtype", "\x9b31mé\u2028\u202e1\udcff")
+    refuse.says("there is no file or folder ?é?", "--text", "\x9bé\udcff", with_text=False)
     if not os.path.exists("/dev/nvidiactl"):
         refuse.says("--device cuda: this machine has no NVIDIA GPU", "--device", "cuda")
         # The program that this one would go on in, where it can be loaded: CUDA and a libtorch with CUDA may be without a GPU.
@@ -198,7 +202,20 @@ def check_memory(program: str, text: str) -> None:
     lines = answer.stderr.strip().splitlines()
     said = r"train_moe: rank 0: F\.attn of layer 0, microbatch 0 failed: out of memory; with serial it takes (\d+)\.\d GiB at least, .*"
     assert len(lines) == 1 and (found := re.match(said, lines[0])), answer.stderr
-    assert int(found[1]) > 8, answer.stderr
+    assert int(found[1]) > 8 and "; lower --batch, --seq," in answer.stderr, answer.stderr
+    large = ["--hidden", "65536", "--heads", "1", "--ffn", "65536", "--layers", "1", "--ep", "1", "--steps", "1", "--microbatches", "1"]
+    answer = subprocess.run([program, "--text", text, *large], capture_output=True, text=True, timeout=120, preexec_fn=little)
+    assert answer.returncode == 1 and "; lower --layers, --hidden, --ffn," in answer.stderr, answer
+
+
+def check_limits(program: str, text: str, folder: pathlib.Path) -> None:
+    """A file that may not grow to its end is said to be lost, and no part of it is left."""
+    def short() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))
+    answer = subprocess.run([program, "--text", text, *TINY, "--trace", "short.json"], cwd=folder, capture_output=True, text=True, timeout=120,
+                            preexec_fn=short)
+    assert answer.returncode == 1 and answer.stderr.startswith("train_moe: --trace: writing short.json failed: File too large"), answer
+    assert not list(folder.glob("short.json*")), listing(folder)
 
 
 def check_results(program: str, text: str, folder: pathlib.Path) -> None:
@@ -330,6 +347,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = pathlib.Path(place)
         (folder / "text.txt").write_text(words)
+        check_limits(program, str(folder / "text.txt"), folder)
         check_memory(program, str(folder / "text.txt"))
         check_results(program, str(folder / "text.txt"), folder)
         check_pipeline_results(program, str(folder / "text.txt"), folder)
