@@ -81,12 +81,31 @@ def fault(program: str, folder: pathlib.Path, text: str, seed: int, how: signal.
             each.wait()
 
 
+def lost_while_joining(program: str, folder: pathlib.Path, text: str) -> None:
+    """Rank 0 is killed while it waits for rank 2 with rank 1, which says so at once and not what it waited for."""
+    port, deadline = free_port(), 60
+    flags = ["--text", text, *TINY, "--ep", "1", "--pp", "3", "--steps", "1", "--deadline", str(deadline)]
+    first, second = (start(program, flags, folder / f"out.{rank}", RANK=rank, WORLD_SIZE=3, MASTER_PORT=port) for rank in range(2))
+    try:
+        time.sleep(8)
+        require_running([first, second], "joining")
+        first.kill()
+        said = second.communicate(timeout=deadline / 2)[1]
+    finally:
+        for each in (first, second):
+            each.kill()
+            each.wait()
+    assert second.returncode == 2 and said == (f"train_moe: rank 0 at 127.0.0.1:{port} ended while this rank joined it; see what it says itself, "
+                                               "and start all again\n"), (second.returncode, said)
+
+
 def main() -> None:
     program = str(pathlib.Path(sys.argv[1]).resolve())
     every = "STRETTO_EVERY_SIZE" in os.environ
     with tempfile.TemporaryDirectory() as place:
         folder = pathlib.Path(place)
         text = write_text(folder)
+        lost_while_joining(program, folder, text)
         named = [fault(program, folder, text, seed, signal.SIGKILL) for seed in range(50 if every else 6)]
         silent = [fault(program, folder, text, 100 + seed, signal.SIGSTOP) for seed in range(9 if every else 1)]
     for what, all_of_it in (("kills", named), ("stops", silent)):

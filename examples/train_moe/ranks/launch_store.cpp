@@ -87,9 +87,12 @@ void agree(store_handle const& store, sc::environment const& here, options const
   std::vector<std::string> all;
   for (int rank = 0; rank < here.world_size; ++rank) {
     auto const key = "agreement/" + std::to_string(rank);
+    auto const start = std::chrono::steady_clock::now();
     try {
       store->wait({key}, deadline);
     } catch (std::exception const&) {
+      // A wait that ends before its time lost the store.
+      if (std::chrono::steady_clock::now() - start < deadline * 9 / 10) throw;
       throw input_error("rank " + std::to_string(rank) + " of " + std::to_string(here.world_size) +
                         " did not come within " + seconds_of(deadline) + "; start it, or lower WORLD_SIZE");
     }
@@ -137,8 +140,13 @@ store_handle join_launch(sc::environment const& here, options const& o, std::uin
       claim_rank(*store, here);
       agree(store, here, o, text);
       return start{std::move(store), {}};
-    } catch (std::exception const& problem) {
+    } catch (input_error const& problem) {
       return start{{}, problem.what()};
+    } catch (std::exception const&) {
+      return start{{},
+                   (here.store_is_served ? "the launcher's store at " : "rank 0 at ") + here.address + ":" +
+                       std::to_string(here.port) +
+                       " ended while this rank joined it; see what it says itself, and start all again"};
     }
   });
   // Attempts to connect to an address that belongs to nobody may end after the deadline.
