@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 
-from launching import TINY, free_port, start, write_text
+from launching import LAUNCH, TINY, free_port, start, write_text
 
 # That of a start as well, which takes seconds on a machine with other work, and more for one process than for another.
 DEADLINE = 10
@@ -99,6 +99,15 @@ def lost_while_joining(program: str, folder: pathlib.Path, text: str) -> None:
                                                "and start all again\n"), (second.returncode, said)
 
 
+def few_open_files(program: str, text: str) -> None:
+    """Processes take what the system allows them beyond what their shell does; where that is too little they say so."""
+    for most, code in ((1024, 0), (18, 1)):
+        said = subprocess.run(["sh", str(LAUNCH), "2", "--", "sh", "-c", 'ulimit -Sn 18; ulimit -Hn "$0"; exec "$@"', str(most), program, "--text", text, *TINY,
+                               "--ep", "2", "--steps", "1"], capture_output=True, text=True, timeout=120)
+        assert said.returncode == code, said
+        assert code == 0 or "train_moe: ranks cannot be joined with 18 open files at most; raise ulimit -n: " in said.stderr, said
+
+
 def main() -> None:
     program = str(pathlib.Path(sys.argv[1]).resolve())
     every = "STRETTO_EVERY_SIZE" in os.environ
@@ -106,6 +115,7 @@ def main() -> None:
         folder = pathlib.Path(place)
         text = write_text(folder)
         lost_while_joining(program, folder, text)
+        few_open_files(program, text)
         named = [fault(program, folder, text, seed, signal.SIGKILL) for seed in range(50 if every else 6)]
         silent = [fault(program, folder, text, 100 + seed, signal.SIGSTOP) for seed in range(9 if every else 1)]
     for what, all_of_it in (("kills", named), ("stops", silent)):

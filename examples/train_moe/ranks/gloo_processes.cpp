@@ -9,14 +9,21 @@
 
 #include <chrono>
 #include <csignal>
+#include <exception>
+#include <filesystem>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include <sys/resource.h>
 
 namespace train_moe {
 namespace {
@@ -147,6 +154,28 @@ private:
   process_links links_;
 };
 
+/// Groups take a socket for each pair of ranks, and shells start programs with few.
+void allow_open_files() {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &files);
+}
+
+/// A sentence where nearly as many files are open as may be.
+std::string few_open_files() {
+  constexpr rlim_t enough = 16;
+  rlimit files{};
+  std::error_code problem;
+  std::filesystem::directory_iterator const open("/proc/self/fd", problem);
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return {};
+  // Where there are none left that cannot be read either.
+  auto const count = problem ? files.rlim_cur : static_cast<rlim_t>(std::distance(begin(open), end(open)));
+  if (files.rlim_cur >= count + enough) return {};
+  return "ranks cannot be joined with " + std::to_string(files.rlim_cur) +
+         " open files at most; raise ulimit -n";
+}
+
 } // namespace
 
 std::optional<rank_place> place_in_launch(options const& o) {
@@ -173,8 +202,16 @@ std::unique_ptr<processes> join_processes(options const& o, std::uint64_t text,
   auto const here = *read_environment();
   // A process that has gone is an error of the call, not a signal.
   std::signal(SIGPIPE, SIG_IGN);
-  return std::make_unique<gloo_processes>(join_launch(here, o, text), place, here.address, o,
-                                          std::move(on_failure));
+  allow_open_files();
+  auto store = join_launch(here, o, text);
+  try {
+    return std::make_unique<gloo_processes>(store, place, here.address, o, std::move(on_failure));
+  } catch (std::exception const& problem) {
+    // Libraries have other words for it.
+    if (auto const few = few_open_files(); !few.empty())
+      throw std::runtime_error(few + ": " + problem.what());
+    throw;
+  }
 }
 
 } // namespace train_moe
