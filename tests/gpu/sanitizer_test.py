@@ -126,7 +126,7 @@ def main() -> None:
             assert (runs() if expected else (there / "runs").exists()) == (expected or False)
 
         # Without time nothing is started.
-        code, rows, _ = table("cuda_lanes", "--seconds", "0")
+        code, rows, _ = table("cuda_lanes", "--seconds", "1e-9")
         assert (code, set(rows.values())) == (1, {("0", "not started")}), rows
         assert not (there / "runs").exists()
 
