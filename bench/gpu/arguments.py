@@ -56,10 +56,15 @@ def list_of(each: collections.abc.Callable[[str], object]) -> collections.abc.Ca
     return lambda text: [each(word) for word in text.split(",") if word]
 
 
-def policy(text: str) -> str:
-    if text not in POLICIES:
-        raise refused(f"'{text}' is none of {', '.join(POLICIES)}")
-    return text
+def one_of(known: collections.abc.Iterable[str]) -> collections.abc.Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in known:
+            raise refused(f"'{text}' is none of {', '.join(known)}")
+        return text
+    return read
+
+
+policy = one_of(POLICIES)
 
 
 def program(text: str) -> str:

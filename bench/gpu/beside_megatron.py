@@ -36,7 +36,7 @@ import sys
 import tempfile
 
 import child
-from arguments import Parser, above_0, at_least, command, existing, list_of, new_file, policy, program, refused, shell_words
+from arguments import Parser, above_0, at_least, command, existing, list_of, new_file, one_of, policy, program, refused, shell_words
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 RANKS = 2
@@ -217,9 +217,7 @@ def table(told: dict) -> str:
 
 def read_shape(text: str) -> tuple[str, dict]:
     name, *changes = text.split(":")
-    if name not in SHAPES:
-        raise refused(f"'{name}' is none of {', '.join(SHAPES)}")
-    made = dict(SHAPES[name])
+    made = dict(SHAPES[one_of(SHAPES)(name)])
     for change in changes:
         size, _, value = change.partition("=")
         if size not in made:

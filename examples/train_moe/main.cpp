@@ -9,7 +9,7 @@
 
 #include "../shared/words.hpp"
 
-#include <stretto/adapters/host/failure.hpp>
+#include <stretto/failure.hpp>
 
 #include <atomic>
 #include <chrono>

@@ -20,11 +20,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from typing import NamedTuple
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench" / "gpu"))
-from arguments import Parser, above_0, at_least, existing, list_of, refused
+from arguments import Parser, above_0, at_least, existing, list_of, one_of, refused
 
 POLICIES, THREADS = "train_moe_cuda_policies", "train_moe_cuda_threads"
 # Program, cases and GPUs that it sees, those that take long first. Only what takes minutes is cut into parts, since each loads torch or NCCL anew.
@@ -183,14 +182,6 @@ def all_runs(only: set) -> list:
     sees = [Run(SEES, case, 1, "initcheck") for case in (*MUST_BE_REPORTED, *MUST_NOT, *OTHERS)]
     nccl = [Run(*one, tool) for tool in ("memcheck", "initcheck") for one in RUNS_OF_NCCL if tool == "memcheck" or one[1] not in WOULD_HANG]
     return [run for run in tests + sees + nccl if not only or run.program in only]
-
-
-def one_of(names: list[str]) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if text not in names:
-            raise refused(f"'{text}' is none of {', '.join(names)}")
-        return text
-    return read
 
 
 def build_folder(text: str) -> pathlib.Path:
