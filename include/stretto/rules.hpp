@@ -77,7 +77,7 @@
   "stretto[E26]: a phase has no forward; write void forward(auto& io) in it"
 #define STRETTO_E27 \
   "stretto[E27]: an item of a block is neither a phase nor Detach; derive it publicly from " \
-  "stretto::Phase<kind>, and do not make it final"
+  "stretto::Phase<kind>, not final, and list it without const, volatile or &"
 #define STRETTO_E28 \
   "stretto[E28]: a phase or block lists something that is no value; derive it publicly from " \
   "stretto::value, objective or metadata, and list values as stretto::values<...>"

@@ -33,6 +33,13 @@ struct KindOnly {
   static constexpr phase_kind kind = attn;
 };
 
+union Either {
+  static constexpr phase_kind kind = attn;
+  static constexpr bool has_weights = true;
+  using reads = values<>;
+  using writes = values<>;
+};
+
 template <class Item> detail::item_finding check() { return detail::check_item<Item>(); }
 
 } // namespace
@@ -44,6 +51,11 @@ TEST_CASE("items of a block are phases and cuts", "[items]") {
   CHECK(check<KindOnly>().what == fault::not_a_phase);
   CHECK(check<Last>().what == fault::not_a_phase);
   CHECK(check<int>().what == fault::not_a_phase);
+  using plain = Listing<values<>, values<>>;
+  CHECK(check<plain const>().what == fault::not_a_phase);
+  CHECK(check<plain volatile>().what == fault::not_a_phase);
+  CHECK(check<plain&>().what == fault::not_a_phase);
+  CHECK(check<Either>().what == fault::not_a_phase);
 }
 
 TEST_CASE("what a phase lists are values", "[items]") {
@@ -53,6 +65,8 @@ TEST_CASE("what a phase lists are values", "[items]") {
   CHECK(check<Listing<values<declared_only>, values<>>>().what == fault::not_a_value);
   auto const bare = check<Listing<hidden, values<>>>();
   CHECK((bare.what == fault::not_a_value && bare.list == 0 && bare.at == -1));
+  auto const referred = check<Listing<values<>, values<tokens>&>>();
+  CHECK((referred.what == fault::not_a_value && referred.list == 1 && referred.at == -1));
   CHECK(check<Saving<tokens>>().what == fault::not_a_value);
   CHECK(check<Listing<values<untyped>, values<>>>().what == fault::metadata_without_type);
   CHECK(check<Listing<values<>, values<hidden, immovable>>>().what == fault::metadata_without_type);

@@ -61,14 +61,14 @@ template <class Ph> struct has_named_members {
   static constexpr bool backward_weight = !requires { &both::backward_weight; };
 };
 
+/// A phase is held, called and derived from, so it is a plain struct.
 template <class Item>
-concept phase_like = requires {
+concept phase_like = std::is_class_v<Item> && std::same_as<Item, std::remove_cv_t<Item>> && requires {
   { Item::kind } -> std::convertible_to<phase_kind>;
   { Item::has_weights } -> std::convertible_to<bool>;
   typename Item::reads;
   typename Item::writes;
-}
-&&!std::is_final_v<Item>;
+} && !std::is_final_v<Item>;
 
 template <class Value>
 concept value_like = requires {
@@ -137,17 +137,17 @@ constexpr int find_misaliased(values<Aliased...>, values<Read...>, values<Writte
   return count % 2 == 0 ? -1 : count - 1;
 }
 
-template <class Reads, class Writes, class Saves, class Aliases>
-constexpr item_finding check_phase(Reads reads, Writes writes, Saves saves, Aliases aliases) {
+template <class Reads, class Writes, class Saves, class Aliases> constexpr item_finding check_phase() {
   bool const lists[] = {is_values<Reads>, is_values<Writes>, is_values<Saves>, is_values<Aliases>};
   if (int const list = first_false(lists, 4); list >= 0) return {fault::not_a_value, list};
   if constexpr (is_values<Reads> && is_values<Writes> && is_values<Saves> && is_values<Aliases>) {
-    item_finding const found[] = {check_list(reads, 0), check_list(writes, 1), check_list(saves, 2),
-                                  check_list(aliases, 3)};
+    item_finding const found[] = {check_list(Reads{}, 0), check_list(Writes{}, 1), check_list(Saves{}, 2),
+                                  check_list(Aliases{}, 3)};
     for (item_finding const& one : found)
       if (one.what != fault::none) return one;
-    if (int const at = find_unlisted(saves, reads, writes); at >= 0) return {fault::saves_unlisted, 2, at};
-    if (int const at = find_misaliased(aliases, reads, writes); at >= 0)
+    if (int const at = find_unlisted(Saves{}, Reads{}, Writes{}); at >= 0)
+      return {fault::saves_unlisted, 2, at};
+    if (int const at = find_misaliased(Aliases{}, Reads{}, Writes{}); at >= 0)
       return {fault::aliased_wrongly, 3, at};
   }
   return {};
@@ -158,8 +158,8 @@ template <class Item> constexpr item_finding check_item() {
   else if constexpr (!phase_like<Item>)
     return {fault::not_a_phase};
   else
-    return check_phase(typename Item::reads{}, typename Item::writes{}, typename list_of<Item, 2>::type{},
-                       typename list_of<Item, 3>::type{});
+    return check_phase<typename Item::reads, typename Item::writes, typename list_of<Item, 2>::type,
+                       typename list_of<Item, 3>::type>();
 }
 
 /// The place of the first type that stands in the list before and is no mark; -1 if none does.
