@@ -13,9 +13,9 @@ stand for the shape. Of what rank 0 prints these are read, the first for each of
 Ways of train_moe are policies; POLICY+slots has slots of a fixed number (--capacity), POLICY+graph replays that as a graph; +processes: ranks
 are processes, not threads; +fast: with --attention fast, whose bits are not the same in every run; +none: every rank keeps its rows,
 a copy on its own GPU in place of each exchange. What communication allows a way to gain is its own serial step less the same way with +none.
-train_moe routes by its router as it is initialised, which is less even than a forced balance. A vocabulary of 256 makes the heads
-equal, since train_moe predicts bytes. Communication is what the all-to-alls of a serial step take, with the waits for the slower
-rank; peaks are of what a step makes, without parameters and gradients (of the other program 4 bytes a parameter are taken off).
+train_moe routes by random numbers (--force-load-balancing), as the other program should, so that no rank waits for one with
+more rows. A vocabulary of 256 makes the heads equal, since train_moe predicts bytes. Communication is what the all-to-alls of a serial step take, with the
+waits for the slower rank; peaks are of what a step makes, without parameters and gradients (of the other program 4 bytes a parameter are taken off).
 
 Measured steps have no times of their ops, which cost two events an op. What communication takes is told by one further run of serial
 ways with --trace; what its steps took is kept beside it and counts for nothing else.
@@ -125,13 +125,13 @@ def ours(given: argparse.Namespace, way: str, shape: dict, folder: str, steps: i
     report = pathlib.Path(folder, "run.json")
     if trace:
         flags += ["--trace", str(trace)]
-    # So small a rate leaves the router where it began: the same routing in all steps.
+    # So small a rate leaves the weights where they began.
     more = shlex.split(given.more)
     if "none" in extra:
         at = more.index("--comm") if "--comm" in more else len(more)
         more[at:at + 2] = ["--comm", "none"]
     done = child.run([*(given.launch + [str(RANKS), "--"] if "processes" in extra else []), given.train_moe, "--text", given.text, "--device", "cuda", "--dtype", "bf16", "--ep", str(RANKS), "--policy", policy, "--steps",
-                           str(given.warm_up + steps), "--lr", "1e-12", "--dense", "0", "--shared", "0", "--aux", "0", "--json", str(report), *flags,
+                           str(given.warm_up + steps), "--lr", "1e-12", "--dense", "0", "--shared", "0", "--aux", "0", "--force-load-balancing", "--json", str(report), *flags,
                            *more], given.limit)
     if done.returncode:
         sys.exit(f"train_moe ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-2000:]}")

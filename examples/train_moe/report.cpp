@@ -117,7 +117,8 @@ nlohmann::ordered_json config_of(options const& o) {
                                 {"seed", m.seed},
                                 {"lr", o.learning_rate},
                                 {"clip", o.clip},
-                                {"aux", m.auxiliary}};
+                                {"aux", m.auxiliary},
+                                {"force_load_balancing", m.forced_balance}};
   config["capacity"] = o.capacity > 0 ? nlohmann::ordered_json(o.capacity) : nullptr;
   config["graph"] = o.graph;
   config["attention"] = o.repeatable ? "repeatable" : "fast";

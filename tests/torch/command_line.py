@@ -265,6 +265,10 @@ def check_results(program: str, text: str, folder: pathlib.Path) -> None:
     assert slots[0]["config"]["capacity"] == 2 and both[0]["config"]["capacity"] is None
     assert all(abs(a - b) < 1e-5 for a, b in zip(slots[0]["losses"], both[0]["losses"], strict=True)), (slots, both)
     assert "slots  24 of every expert for the 48 choices" in answer.stdout, answer.stdout
+    answer = run(program, "--text", text, *TINY, "--compare", "--force-load-balancing", "--json", str(folder / "forced.json"))
+    assert answer.returncode == 0 and answer.stderr == "", answer
+    forced = json.loads((folder / "forced.json").read_text())["runs"]
+    assert len({r["grad_digest"] for r in forced}) == 1 and forced[0]["grad_digest"] != both[0]["grad_digest"], forced
     answer = run(program, "--text", text, *TINY, "--link-gbps", "100", "--link-us", "1", "--json", str(folder / "one.json"))
     assert answer.returncode == 0 and answer.stderr == "", answer
     linked = json.loads((folder / "one.json").read_text())

@@ -4,6 +4,7 @@
 #include <train_moe/forecast.hpp>
 #include <train_moe/gradients.hpp>
 #include <train_moe/memory.hpp>
+#include <train_moe/model/router.hpp>
 #include <train_moe/optimizer.hpp>
 #include <train_moe/options.hpp>
 #include <train_moe/output_file.hpp>
@@ -17,6 +18,8 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -66,6 +69,43 @@ TEST_CASE("experts that are worth a thread each get the numbers of one thread", 
     auto const alone = at::empty({1024, 1024}, at::kDouble).normal_(0.0, 0.5, generator).to(at::kFloat);
     CHECK(at::equal(drawn.data()[i], alone));
   }
+}
+
+TEST_CASE("a forced balance gives experts as many rows each, and the router its gradient", "[train_moe]") {
+  model_config config;
+  config.hidden = 16;
+  config.auxiliary = 0;
+  config.forced_balance = true;
+  config.type = number_type::f64;
+  initializer const init(config, "layers.0.");
+  step_data step;
+  step.resize(1, 2, 1);
+  router routes(init, step, 0), of_other_layer(init, step, 1);
+  norm normed(init, "norm");
+  constexpr std::int64_t tokens = 4096;
+  auto const x = normed(at::arange(tokens * config.hidden, at::kDouble).sin().view({tokens, -1}));
+
+  auto const chosen = routes(x, 0);
+  CHECK(at::equal(chosen.ids, routes(x, 0).ids));
+  CHECK_FALSE(at::equal(chosen.ids, routes(x, 1).ids));
+  CHECK_FALSE(at::equal(chosen.ids, of_other_layer(x, 0).ids));
+  auto const rows = chosen.ids.flatten().bincount({}, config.experts);
+  auto const mean = static_cast<double>(tokens * config.top_k) / config.experts;
+  CHECK(rows.min().item<double>() > 0.9 * mean);
+  CHECK(rows.max().item<double>() < 1.1 * mean);
+
+  // Of two weights w and 1 - w the first has the slope w (1 - w) by the first logit and less that by the second.
+  auto const gradient = at::arange(2 * tokens, at::kDouble).square().cos().view({tokens, 2});
+  torch::autograd::backward({chosen.weights}, {gradient});
+  auto const w = chosen.weights.detach();
+  auto const first = w.prod(1) * (gradient.select(1, 0) - gradient.select(1, 1));
+  auto const of_logits =
+      at::zeros({tokens, config.experts}, at::kDouble).scatter(1, chosen.ids, at::stack({first, -first}, 1));
+  routes.for_each_parameter([&](model_parameter const& each) {
+    auto const right = x.rows.detach().t().mm(of_logits);
+    CHECK(at::allclose(each.weight->leaf().grad(), right, 1e-9, 1e-9));
+    CHECK(right.abs().max().item<double>() > 1);
+  });
 }
 
 TEST_CASE("a rank whose attention sums in another order is named", "[train_moe]") {

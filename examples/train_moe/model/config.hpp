@@ -19,6 +19,7 @@ struct model_config {
   int shared = 1; ///< experts that every token visits
   int sequence = 128;
   double auxiliary = 0.01; ///< weight of the load-balancing loss
+  bool forced_balance = false; ///< routing by random numbers, see `router`
   number_type type = number_type::f32;
   device_kind device = device_kind::cpu;
   std::uint64_t seed = 1;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../hash.hpp"
 #include "parameters.hpp"
 #include "product.hpp"
 #include "step_data.hpp"
@@ -8,7 +9,9 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -25,6 +28,18 @@ struct inject_function : torch::autograd::Function<inject_function> {
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* saved,
                                                  torch::autograd::variable_list gradients) {
     return {gradients[0] + saved->get_saved_variables()[0], {}};
+  }
+};
+
+/// `instead` in forward, with the gradient for `x`.
+struct replace_function : torch::autograd::Function<replace_function> {
+  static at::Tensor forward(torch::autograd::AutogradContext*, at::Tensor const& /*x*/,
+                            at::Tensor const& instead) {
+    return instead.view_as(instead);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 torch::autograd::variable_list gradients) {
+    return {gradients[0], {}};
   }
 };
 
@@ -64,7 +79,9 @@ struct choice_record {
 };
 
 /// Softmax over the experts, the `top_k` best, their weights renormalised for k > 1 (for k = 1 that would make every
-/// weight 1 and leave the router without a gradient).
+/// weight 1 and leave the router without a gradient). With a forced balance, which is for benchmarks, random numbers take
+/// the place of the logits, by layer and microbatch the same in every step: experts then have nearly as many rows each,
+/// and the router costs what it always costs.
 class router {
 public:
   router(initializer const& init, step_data& step, int layer)
@@ -72,7 +89,8 @@ public:
         weight_(init.normal("router", {config_.hidden, config_.experts}, 1.0 / std::sqrt(config_.hidden))) {}
 
   choice operator()(normed_rows const& x, int microbatch) {
-    auto const logits = product(x, weight_);
+    auto logits = product(x, weight_);
+    if (config_.forced_balance) logits = detail::replace_function::apply(logits, drawn(logits, microbatch));
     auto probabilities = logits.softmax(-1, wide_type(logits.scalar_type()));
     auto const ids = choose(probabilities.detach(), microbatch);
     probabilities = balance(probabilities, ids, microbatch);
@@ -85,6 +103,19 @@ public:
   template <class Act> void for_each_parameter(Act&& f) { f(model_parameter{&weight_}); }
 
 private:
+  /// Like `logits`; the first step draws them.
+  at::Tensor drawn(at::Tensor const& logits, int microbatch) {
+    auto const m = static_cast<std::size_t>(microbatch);
+    if (drawn_.size() <= m) drawn_.resize(m + 1);
+    if (auto& kept = drawn_[m]; !kept.defined() || kept.sizes() != logits.sizes()) {
+      auto const name = "routes " + std::to_string(layer_) + " " + std::to_string(microbatch);
+      auto const wide = at::empty(logits.sizes(), at::kFloat)
+                            .normal_(0.0, 1.0, at::detail::createCPUGenerator(hash_text(config_.seed, name)));
+      kept = wide.to(logits.options());
+    }
+    return drawn_[m];
+  }
+
   at::Tensor choose(at::Tensor const& probabilities, int microbatch) {
     auto const m = static_cast<std::size_t>(microbatch);
     if (record_ && record_->replay) return record_->ids[m];
@@ -124,6 +155,7 @@ private:
   step_data* step_;
   int layer_;
   choice_record* record_ = nullptr;
+  std::vector<at::Tensor> drawn_; ///< by microbatch
   stretto::torch::parameter weight_;
 };
 

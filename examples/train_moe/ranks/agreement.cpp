@@ -50,7 +50,7 @@ std::string agreement_of(options const& o, std::uint64_t text) {
       add("--comm", static_cast<int>(o.transport)), add("--comm-ctas", o.comm_ctas);
   add("--attention", o.repeatable ? "repeatable" : "fast");
   add("--dtype", static_cast<int>(m.type) == 0 ? "f32" : "bf16"), add("--seed", m.seed),
-      add("--aux", m.auxiliary);
+      add("--aux", m.auxiliary), add("--force-load-balancing", m.forced_balance);
   add("--lr", o.learning_rate), add("--clip", o.clip), add("--capacity", o.capacity), add("--graph", o.graph);
   for (auto const how : all_policies)
     if ((o.compare || how == o.how) && goes_with_pipeline(o, how))
