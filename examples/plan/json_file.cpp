@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <ios>
 #include <set>
 #include <system_error>
@@ -16,7 +15,7 @@ namespace plan_program {
 
 namespace {
 
-constexpr int deepest_nesting = 8;
+constexpr std::size_t deepest_nesting = 8;
 
 /// Reads at most `largest` bytes, so that an endless or huge file is refused and not held.
 std::string read_file(std::string const& flag, std::string const& path, std::size_t largest,
@@ -41,43 +40,54 @@ std::string read_file(std::string const& flag, std::string const& path, std::siz
   return text;
 }
 
-/// Recursion in a parser is bounded before the parser sees the text.
-bool nested_too_deep(std::string const& text) {
-  int depth = 0;
-  bool quoted = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    char const letter = text[i];
-    if (quoted) {
-      if (letter == '\\') ++i;
-      if (letter == '"') quoted = false;
-    } else if (letter == '"') {
-      quoted = true;
-    } else if (letter == '{' || letter == '[') {
-      if (++depth > deepest_nesting) return true;
-    } else if (letter == '}' || letter == ']') {
-      --depth;
-    }
-  }
-  return false;
-}
-
-/// Told each part that the parser reads: finds a key that an object has twice, of which JSON would keep the last.
-class repeated_key {
+/// Reads JSON without holding it, up to the first reason to refuse it. The callback of `json::parse` would tell a key that an
+/// object has twice as well, of which JSON keeps the last, but after each object it looks through all others beside it.
+class objections final : public nlohmann::json_sax<nlohmann::json> {
 public:
-  bool operator()(int, nlohmann::json::parse_event_t event, nlohmann::json& part) {
-    if (event == nlohmann::json::parse_event_t::object_start) keys_.emplace_back();
-    if (event == nlohmann::json::parse_event_t::object_end) keys_.pop_back();
-    if (event == nlohmann::json::parse_event_t::key &&
-        !keys_.back().insert(part.get_ref<std::string const&>()).second)
-      found_ = part;
-    return true;
+  /// What is wrong, as it follows the name of the file; empty if nothing is.
+  std::string const& found() const { return found_; }
+  /// Whether that is a key that stands there twice.
+  bool repeated() const { return repeated_; }
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, string_t const&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return begin(); }
+  bool end_object() override { return end(); }
+  bool start_array(std::size_t) override { return begin(); }
+  bool end_array() override { return end(); }
+  bool key(string_t& name) override {
+    if (keys_.back().insert(name).second) return true;
+    repeated_ = true;
+    found_ = fmt::format("has the key '{}' twice in one object", shown(name));
+    return false;
   }
-  /// Null where there is none.
-  nlohmann::json const& found() const { return found_; }
+  bool parse_error(std::size_t, std::string const&, nlohmann::json::exception const& error) override {
+    // Behind the name of the exception; it quotes what it could not read.
+    std::string const what = error.what();
+    found_ = fmt::format("is not JSON: {}", shown_path(what.substr(what.find("] ") + 2)));
+    return false;
+  }
 
 private:
-  std::vector<std::set<std::string>> keys_;
-  nlohmann::json found_;
+  bool begin() {
+    keys_.emplace_back();
+    if (keys_.size() <= deepest_nesting) return true;
+    found_ = fmt::format("nests deeper than {} levels", deepest_nesting);
+    return false;
+  }
+  bool end() {
+    keys_.pop_back();
+    return true;
+  }
+
+  std::vector<std::set<std::string>> keys_; ///< of each object and array that is open
+  std::string found_;
+  bool repeated_ = false;
 };
 
 } // namespace
@@ -85,21 +95,10 @@ private:
 nlohmann::json read_json(std::string const& flag, std::string const& path, std::size_t largest,
                          std::string const& instead) {
   std::string const content = read_file(flag, path, largest, instead);
-  if (nested_too_deep(content))
-    throw usage_error(fmt::format("{}: '{}' nests deeper than {} levels; give {}", flag, shown_path(path),
-                                  deepest_nesting, instead));
-  try {
-    repeated_key repeated;
-    auto content_of_file = nlohmann::json::parse(content, std::ref(repeated));
-    if (repeated.found().is_null()) return content_of_file;
-    throw usage_error(fmt::format("{}: '{}' has the key '{}' twice in one object; leave one of them out",
-                                  flag, shown_path(path), shown(repeated.found().get<std::string>())));
-  } catch (nlohmann::json::exception const& error) {
-    // Behind the name of the exception; it quotes what it could not read.
-    std::string const what = error.what();
-    throw usage_error(fmt::format("{}: '{}' is not JSON: {}; give {}", flag, shown_path(path),
-                                  shown_path(what.substr(what.find("] ") + 2)), instead));
-  }
+  objections against;
+  if (nlohmann::json::sax_parse(content, &against)) return nlohmann::json::parse(content);
+  throw usage_error(fmt::format("{}: '{}' {}; {}", flag, shown_path(path), against.found(),
+                                against.repeated() ? "leave one of them out" : "give " + instead));
 }
 
 } // namespace plan_program

@@ -179,6 +179,14 @@ def check_costs_of_ranks(plan: Plan) -> None:
     plan.refuses("has no time of B.mlp of layer 3 in the run of pipeline rank 1", step, head_is_missing)
 
 
+def check_long_trace(plan: Plan) -> None:
+    """Events that are no ops change nothing, and reading takes time in proportion: at the square of it this would be an hour."""
+    serial, (step, *_) = serial_run(), pipeline_run(1, 1)
+    long = {**step, "traceEvents": [{}] * 1_000_000 + step["traceEvents"]}
+    found, wanted = plan.report(long, serial), plan.report(step, serial)
+    assert {**found, "trace": ""} == {**wanted, "trace": ""}, (found, wanted)
+
+
 def check_refusals(plan: Plan) -> None:
     serial, (step, *_) = serial_run(), pipeline_run(1, 1)
 
@@ -317,6 +325,7 @@ def main() -> int:
             return 0
         check_sums(plan)
         check_costs_of_ranks(plan)
+        check_long_trace(plan)
         check_refusals(plan)
         check_page(plan)
     print("measured steps stand beside their predictions")
