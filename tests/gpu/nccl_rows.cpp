@@ -142,7 +142,7 @@ void lose_ranks(int ranks) {
           ranks, [&](int rank) { on_own_gpu(rank, ranks); },
           [&](int rank, shared_exchange host) -> std::string {
             joined mine(host, seconds(deadline));
-            device_bytes const memory(std::size_t{1} << 22);
+            device_bytes const memory(bytes(std::size_t{1} << 22));
             std::vector<int> const counts(static_cast<std::size_t>(ranks), 1000);
             host.barrier();
             for (int op = 0; op < 1000; ++op) {
@@ -226,6 +226,7 @@ TEST_CASE("a captured call of NCCL brings other rows in every replay, and tells 
           device_bytes const plain(registered ? 0 : 2 * size);
           nccl::registered_memory const own(mine.all, registered ? 2 * size : 0);
           std::byte* const memory = registered ? own.data() : plain.data();
+          nccl::check(cudaMemsetAsync(memory, 0, 2 * size, mine.stream.get()), "cudaMemsetAsync");
           auto const call = [&] {
             mine.rows.all_to_all(memory, counts.data(), memory + size, counts.data(), 512);
           };
@@ -301,7 +302,7 @@ TEST_CASE("the watchdog looks at calls while another thread captures, and spoils
       2, [](int rank) { on_own_gpu(rank, 2); },
       [](int, shared_exchange host) -> std::string {
         joined mine(host, seconds(test::times(3, 10)));
-        device_bytes const memory(1 << 20);
+        device_bytes const memory(bytes(1 << 20));
         std::vector<int> const counts(2, 100);
         auto const call = [&] {
           mine.rows.all_to_all(memory.data(), counts.data(), memory.data() + memory.size() / 2, counts.data(),

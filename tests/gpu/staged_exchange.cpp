@@ -35,7 +35,7 @@ TEST_CASE("ranks that disagree about rows are told, all of them", "[gpu]") {
   CHECK_THROWS(group.run([&](int rank) {
     rank_lanes lanes({.rank = rank}, {}, &group.board());
     stager rows_between(group.communicator(rank));
-    device_bytes const memory(64);
+    device_bytes const memory(bytes(64));
     std::vector<int> const out = rank == 0 ? std::vector<int>{0, 2} : std::vector<int>{0, 0};
     std::vector<int> const in = rank == 0 ? std::vector<int>{0, 0} : std::vector<int>{3, 0};
     for (int i = 0; i < 2; ++i)

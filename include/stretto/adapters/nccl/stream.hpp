@@ -39,6 +39,7 @@ class stream_memory {
 public:
   stream_memory(cudaStream_t on, std::size_t bytes) : on_(on) {
     check(cudaMallocAsync(&data_, bytes, on), "cudaMallocAsync");
+    check(cudaMemsetAsync(data_, 0, bytes, on), "cudaMemsetAsync");
   }
   stream_memory(stream_memory const&) = delete;
   stream_memory& operator=(stream_memory const&) = delete;
