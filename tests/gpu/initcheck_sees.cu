@@ -7,6 +7,7 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -145,6 +146,9 @@ int main(int argc, char** argv) {
   std::string const which = argc > 1 ? argv[1] : "";
   unsigned *memory = nullptr, *second = nullptr;
   int* counter = nullptr;
+  unsigned* on_host = nullptr;
+  check(cudaMallocHost(&on_host, words * 4), "cudaMallocHost");
+  std::fill_n(on_host, words, value);
   check(cudaMalloc(&memory, words * 4), "cudaMalloc");
   check(cudaMalloc(&second, words * 4), "cudaMalloc");
   check(cudaMalloc(&counter, 4), "cudaMalloc");
@@ -181,6 +185,8 @@ int main(int argc, char** argv) {
     if (set) {
       check(cudaMemsetAsync(memory, 0, words * 4, on), "cudaMemsetAsync");
       expected = 0;
+    } else if (which == "graph_from_host") {
+      check(cudaMemcpyAsync(memory, on_host, words * 4, cudaMemcpyHostToDevice, on), "cudaMemcpyAsync");
     } else if (by_map) {
       write_by_tensor_map<<<side * 2, side / 2, 0, on>>>(map_of(memory));
     } else if (late) {
@@ -210,8 +216,10 @@ int main(int argc, char** argv) {
       check(cudaStreamSynchronize(on), "a replay");
     }
   } else {
-    if (which == "plain")
+    if (which == "plain" || which == "plain_copy")
       write_plainly<<<side, side, 0, on>>>(memory);
+    else if (which == "from_host")
+      check(cudaMemcpyAsync(memory, on_host, words * 4, cudaMemcpyHostToDevice, on), "cudaMemcpyAsync");
     else if (which == "bulk")
       write_in_bulk<<<side, side, 0, on>>>(memory);
     else if (which == "tensor" || which == "tensor_told" || which == "tensor_half_told")
@@ -220,7 +228,11 @@ int main(int argc, char** argv) {
       return std::printf("no such case: %s\n", which.c_str()), 2;
     if (which == "tensor_told") test::is_written(memory, words * 4, on);
     if (which == "tensor_half_told") test::is_written(memory, words * 2, on);
-    read_all<<<side, side, 0, on>>>(memory, value, counter);
+    if (which == "plain_copy") {
+      check(cudaMemcpyAsync(second, memory, words * 4, cudaMemcpyDeviceToDevice, on), "cudaMemcpyAsync");
+      read = second;
+    }
+    read_all<<<side, side, 0, on>>>(read, value, counter);
     check(cudaStreamSynchronize(on), "the kernels");
   }
   check(cudaGetLastError(), "launches");

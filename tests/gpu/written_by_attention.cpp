@@ -1,8 +1,9 @@
-/// As written_by_products.cpp, for attention by cuDNN.
+/// As written_by_products.cpp, for attention by cuDNN. compute-sanitizer loads it into a program of its own too, which has no torch: what needs a
+/// symbol of torch at once, as the vtables of classes that are destroyed here, must not come up. So arguments and results pass as addresses, as
+/// the Itanium C++ ABI passes what has a destructor, in functions that carry the names of torch's.
 #include "told_to_initcheck.hpp"
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/DispatchKeySet.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <ATen/ops/_scaled_dot_product_cudnn_attention_backward_ops.h>
@@ -12,14 +13,32 @@
 #include <cstdlib>
 #include <optional>
 #include <tuple>
+#include <type_traits>
 
 #include <dlfcn.h>
 
 namespace {
 
-void is_written(at::Tensor const& made) {
-  if (made.defined() && made.is_cuda())
-    test::is_written(made.const_data_ptr(), made.nbytes(), c10::cuda::getCurrentCUDAStream());
+using at::Tensor, c10::SymInt;
+using number = std::optional<double>;
+using made_forward = std::tuple<Tensor, Tensor, Tensor, Tensor, SymInt, SymInt, Tensor, Tensor, Tensor>;
+using made_backward = std::tuple<Tensor, Tensor, Tensor>;
+static_assert(std::is_same_v<decltype(at::_ops::_scaled_dot_product_cudnn_attention::call),
+                             made_forward(Tensor const&, Tensor const&, Tensor const&,
+                                          std::optional<Tensor> const&, bool, double, bool, bool, number)>);
+static_assert(
+    std::is_same_v<decltype(at::_ops::_scaled_dot_product_cudnn_attention_backward::call),
+                   made_backward(Tensor const&, Tensor const&, Tensor const&, Tensor const&, Tensor const&,
+                                 Tensor const&, Tensor const&, Tensor const&, Tensor const&, Tensor const&,
+                                 Tensor const&, SymInt, SymInt, double, bool, number)>);
+
+template <std::size_t... Place> void are_written(auto const& made) {
+  // Nothing is no tensor of CUDA either; to ask whether it is nothing takes a symbol of torch.
+  auto const tell = [](Tensor const& each) {
+    if (each.is_cuda())
+      test::is_written(each.const_data_ptr(), each.nbytes(), c10::cuda::getCurrentCUDAStream());
+  };
+  (tell(std::get<Place>(made)), ...);
 }
 
 /// The function of torch that `ours` stands before.
@@ -35,36 +54,28 @@ template <class Function> Function* behind(Function* ours) {
 
 } // namespace
 
-// In at::_ops the name std is an operation's.
-namespace at::_ops {
+void* attention(made_forward*, void*, void*, void*, void*, bool, double, bool, bool, number) asm(
+    "_ZN2at4_ops35_scaled_dot_product_cudnn_attention4callERKNS_6TensorES4_S4_RKSt8optionalIS2_EbdbbS5_IdE");
+void* attention_backward(made_backward*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*,
+                         void*, void*, void*, double, bool,
+                         number) asm("_ZN2at4_ops44_scaled_dot_product_cudnn_attention_backward4callERKNS_"
+                                     "6TensorES4_S4_S4_S4_S4_S4_S4_S4_S4_S4_"
+                                     "N3c106SymIntES6_dbSt8optionalIdE");
 
-using forward = _scaled_dot_product_cudnn_attention;
-using backward = _scaled_dot_product_cudnn_attention_backward;
-using made_forward =
-    ::std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
-
-made_forward forward::call(Tensor const& q, Tensor const& k, Tensor const& v,
-                           ::std::optional<Tensor> const& bias, bool with_sums, double dropout, bool causal,
-                           bool with_mask, ::std::optional<double> scale) {
-  static auto* const real = behind(&forward::call);
-  auto made = real(q, k, v, bias, with_sums, dropout, causal, with_mask, scale);
-  is_written(::std::get<0>(made));
-  is_written(::std::get<1>(made));
+void* attention(made_forward* made, void* q, void* k, void* v, void* bias, bool with_sums, double dropout,
+                bool causal, bool with_mask, number scale) {
+  static auto* const real = behind(&attention);
+  real(made, q, k, v, bias, with_sums, dropout, causal, with_mask, scale);
+  are_written<0, 1>(*made);
   return made;
 }
 
-::std::tuple<Tensor, Tensor, Tensor>
-backward::call(Tensor const& dy, Tensor const& q, Tensor const& k, Tensor const& v, Tensor const& output,
-               Tensor const& sums, Tensor const& seed, Tensor const& offset, Tensor const& bias,
-               Tensor const& starts_q, Tensor const& starts_k, c10::SymInt longest_q, c10::SymInt longest_k,
-               double dropout, bool causal, ::std::optional<double> scale) {
-  static auto* const real = behind(&backward::call);
-  auto made = real(dy, q, k, v, output, sums, seed, offset, bias, starts_q, starts_k, longest_q, longest_k,
-                   dropout, causal, scale);
-  is_written(::std::get<0>(made));
-  is_written(::std::get<1>(made));
-  is_written(::std::get<2>(made));
+void* attention_backward(made_backward* made, void* dy, void* q, void* k, void* v, void* output, void* sums,
+                         void* seed, void* offset, void* bias, void* starts_q, void* starts_k,
+                         void* longest_q, void* longest_k, double dropout, bool causal, number scale) {
+  static auto* const real = behind(&attention_backward);
+  real(made, dy, q, k, v, output, sums, seed, offset, bias, starts_q, starts_k, longest_q, longest_k, dropout,
+       causal, scale);
+  are_written<0, 1, 2>(*made);
   return made;
 }
-
-} // namespace at::_ops
