@@ -42,7 +42,7 @@ TEST_CASE("ranks that disagree about parts are told", "[gpu]") {
   std::vector<std::string> told(2);
   group.run([&](int rank) {
     auto rows_between = make_exchange<pusher>(group, rank, std::chrono::milliseconds(300));
-    device_bytes const memory(64);
+    device_bytes const memory(bytes(64));
     std::vector<int> const one(4, 1);
     try {
       rows_between.all_to_all_parts(memory.data(), one.data(), memory.data() + 32, one.data(), 2, 1 + rank,
@@ -66,7 +66,7 @@ TEST_CASE("ranks that disagree about pushed rows are told, all of them", "[gpu]"
   CHECK_THROWS(group.run([&](int rank) {
     rank_lanes lanes({.rank = rank}, {}, &group.board());
     auto rows_between = make_exchange<pusher>(group, rank);
-    device_bytes const memory(64);
+    device_bytes const memory(bytes(64));
     std::vector<int> const out = rank == 0 ? std::vector<int>{0, 2, 0} : std::vector<int>{0, 0, 0};
     std::vector<int> const in = rank == 1 ? std::vector<int>{3, 0, 0} : std::vector<int>{0, 0, 0};
     for (int i = 0; i < 2; ++i)
@@ -92,7 +92,7 @@ TEST_CASE("a rank that does not come to a push is named before long", "[gpu]") {
   group.run([&](int rank) {
     auto rows_between = make_exchange<pusher>(group, rank, std::chrono::milliseconds(300));
     if (rank == 1) return;
-    device_bytes const memory(64);
+    device_bytes const memory(bytes(64));
     std::vector<int> const one{1, 1};
     try {
       rows_between.all_to_all(memory.data(), one.data(), memory.data() + 32, one.data(), 8);
@@ -125,6 +125,8 @@ TEST_CASE("the rows that a rank keeps do not wait for the other ranks", "[gpu]")
 }
 
 TEST_CASE("behind a push that has failed nothing of it is still to be copied", "[gpu]") {
+  if (under_initcheck())
+    SKIP("under initcheck nothing is issued behind a stream that waits for the same thread");
   host::group group(2);
   bool were_there = false;
   group.run([&](int rank) {
@@ -156,7 +158,7 @@ TEST_CASE("one rank captures and the other does not: both are told", "[gpu]") {
     auto rows_between = make_exchange<pusher>(group, rank);
     cuda::stream own;
     auto const current = cuda::thread_stream{}.enter(own.get());
-    device_bytes const memory(64);
+    device_bytes const memory(bytes(64));
     std::vector<int> const one{1, 1};
     if (rank == 0)
       cuda::check(cudaStreamBeginCapture(own.get(), cudaStreamCaptureModeThreadLocal),

@@ -174,6 +174,8 @@ TEST_CASE("the rows that a process keeps do not wait for the other processes", "
 
 TEST_CASE("a process that does not come to a call is named, and nothing of the call is still to be copied",
           "[gpu]") {
+  if (under_initcheck())
+    SKIP("under initcheck nothing is issued behind a stream that waits for the same thread");
   auto const is_told = [](shared_exchange& ranks) {
     int const me = ranks.rank();
     use_gpu_of(me, 1);
@@ -205,6 +207,8 @@ TEST_CASE("a process that does not come to a call is named, and nothing of the c
 }
 
 TEST_CASE("a call has until its deadline from when its stream comes to it", "[gpu]") {
+  if (under_initcheck())
+    SKIP("under initcheck nothing is issued behind a stream that waits for the same thread");
   auto const is_right = [](shared_exchange& ranks) {
     use_gpu_of(ranks.rank(), 1);
     cuda::stream own;

@@ -5,8 +5,9 @@ What has ended is not run again: a second call with the same --logs goes on wher
 
 Errors of API calls are not counted: tests make some on purpose. Left out are cases in which ranks are killed and those that leave waits out on
 purpose; with STRETTO_UNDER_A_TOOL a case takes each of its ways to copy or compute once. initcheck does not see what kernels write by copies that a tensor map
-describes, as those of cuBLAS and cuDNN for Hopper do; a program shows that, and what these libraries write is told to initcheck by modules that are loaded
-before the tests. Nor does it see what another process writes, and it looks at the copies of a graph before the graph has run: there it does not look at copies.
+describes, as those of cuBLAS and cuDNN for Hopper do; initcheck_sees shows that, and tools_take what else the tools make of what is right. What these libraries write is told to initcheck by modules that are loaded
+before the tests. Nor does it see what another process writes, and it looks at the copies of a graph before the graph has run: there it does not look at copies,
+and is told what those of graphs write.
 """
 
 import argparse
@@ -31,6 +32,7 @@ RUNS = [
     ("cuda_process_exchange", "", 2),
     ("cuda_process_peers", "", 2),
     (POLICIES, "the same with experts*", 1),
+    (POLICIES, "the same with one choice*", 1),
     (THREADS, "stages of a pipeline that are threads*", 2),
     (POLICIES, "on a GPU every policy*,with slots*", 1),
     (POLICIES, "a captured step*", 1),
@@ -49,7 +51,7 @@ RUNS = [
     ("cuda_lanes", "", 1),
     ("cuda_flags", "", 1),
 ]
-# Last, since each process loads all kernels of NCCL, for longer than anything else takes.
+# First, since each process loads all kernels of NCCL, for half a minute and more.
 RUNS_OF_NCCL = [
     ("c10d_rows", "", 2),
     (THREADS, "*joined by NCCL*", 2),
@@ -62,20 +64,32 @@ RUNS_OF_NCCL = [
 ]
 # Of whole programs, cases that initcheck cannot take: they show that a missing wait is seen, by reading what is not there yet.
 TOO_EARLY = {"cuda_lanes": "~device copies*"}
-# initcheck waits for the end of each launch, and here that end needs what the rank would issue next.
+# Under initcheck a call may wait for what its stream had to do before, and here that needs what the rank would issue next.
 WOULD_HANG = {"rows and messages*"}
+# With two GPUs initcheck itself fails in these ("failed to handle a hardware exception"), and with one it does not.
+ON_ONE_GPU = {"cuda_peer_exchange", "cuda_peers"}
 # Under initcheck copies are not looked at: in graphs they are looked at too early, and other processes write what is copied.
 COPIES_UNSEEN = {"a captured step*", "late ops and memory that is written over change*,runs in several threads*,choices without a slot*",
                  "*joined by NCCL*", "cuda_process_peers"}
-# Cases of initcheck_sees: memory that nobody writes, or of which nobody tells all, what is written plainly or told, and the others.
-SEES = "initcheck_sees"
-MUST_BE_REPORTED, MUST_NOT = ("nothing", "tensor_half_told"), ("plain", "tensor_told", "cublas_bf16_told", "graph_kernel", "graph_memset")
+# In a graph NCCL registers the buffers of its calls, and its kernels then write those of another process, which memcheck takes for out of bounds.
+OF_NCCL = {"NCCL_GRAPH_REGISTER": "0"}
+# Cases of initcheck_sees: memory that nobody writes, or of which nobody tells all, what is written plainly or told, and the others. Behind a blank:
+# copies are not looked at, and those of graphs are told.
+SEES, UNSEEN, TOLD = "initcheck_sees", "unseen", "told"
+MUST_BE_REPORTED = ("nothing", "tensor_half_told")
+MUST_NOT = ("plain", "plain_copy", "from_host", "tensor_told", "cublas_bf16_told", "graph_kernel", "graph_memset", "graph_from_host told",
+            "graph_kernel_copy told", "graph_late_copy told")
 OTHERS = ("bulk", "tensor", "cublas_bf16", "cublas_bf16_to_f32", "cublas_bf16_odd", "cublas_f32", "cublas_f64", "graph_kernel_copy", "graph_late_copy",
-          "graph_lanes_copy", "graph_memset_copy", "graph_tensor", "graph_tensor_copy")
+          "graph_lanes_copy", "graph_memset_copy", "graph_tensor", "graph_tensor_copy", "graph_from_host", "plain_copy unseen", "from_host unseen", "graph_from_host unseen",
+          "graph_kernel_copy unseen", "graph_late_copy unseen")
+# Cases of tools_take and the GPUs that they see. All are right, so that what is said of them is the tool's.
+TAKES = "tools_take"
+TAKEN = [("gate", 1), *((case, 2) for case in ("peer_kernel_reads", "peer_kernel_writes", "peer_copy", "peer_copy_then_free", "process_writes",
+                                               "process_graph_writes"))]
 SUMMARY = re.compile(r"^=+ ERROR SUMMARY: (\d+) errors?$", re.M)
 # Printed at once, by ranks that are processes too; a run that is cut has no summary.
 FOUND = re.compile(r"^=+ (?:Invalid|Uninitialized|Misaligned|Out-of-range|Host API memory access error)", re.M)
-TESTS = re.compile(r"All tests passed \([^)]*\)|test cases:[^\n]*|No tests ran|\d+ of the numbers wrong")
+TESTS = re.compile(r"All tests passed \([^)]*\)|test cases:[^\n]*|No tests ran|\d+ of the numbers wrong|issued behind [^\n]*|Internal Sanitizer Error[^\n]*")
 ENDED_CASE = re.compile(r"^\d+\.\d+ s: ", re.M)
 # The last line of a log, if its run came to an end by itself.
 END = re.compile(r"^ended: exit (-?\d+) after (\d+) s$", re.M)
@@ -91,17 +105,28 @@ class Run(NamedTuple):
         name = f"{self.program} {self.cases}".lower().replace("~", "not ")
         return re.sub(r"[^a-z0-9]+", "_", name).strip("_") + f".{self.tool}.log"
 
+    def copies_unseen(self) -> bool:
+        if self.program == SEES:
+            return self.cases.endswith((" " + UNSEEN, " " + TOLD))
+        return self.tool == "initcheck" and bool({self.program, self.cases} & COPIES_UNSEEN)
+
+    def environment(self) -> dict:
+        more = {"STRETTO_COPIES_UNSEEN": "1"} if self.copies_unseen() else {}
+        return {"CUDA_DEVICE_MAX_CONNECTIONS": "32", "STRETTO_UNDER_A_TOOL": self.tool, **OF_NCCL, **more}
+
     def command(self, sanitizer: str, port: int, build: pathlib.Path) -> list:
         # Each with ports of its own: ten in common are too few for runs of several processes at once.
         start = [sanitizer, "--tool", self.tool, "--target-processes", "all", "--port", str(port), "--max-connections", "64"]
-        if self.program == SEES:
-            return [*start, "--print-limit", "1", build / "tests" / "gpu" / SEES, self.cases]
+        unseen = ["--check-api-memory-access", "no"] if self.copies_unseen() else []
+        # The module for attention has that for products in it.
+        module = build / "tests" / "gpu" / f"written_by_{'attention' if self.program == 'train_moe_cuda_kernels' else 'products'}.so"
+        told = ["--preload-library", str(module.resolve())] if module.exists() else []
+        if self.program in (SEES, TAKES):
+            case, *how = self.cases.split()
+            return [*start, *unseen, *(told if TOLD in how else []), "--print-limit", "1", build / "tests" / "gpu" / self.program, case]
         options, cases = ["--report-api-errors", "no"], self.cases
         if self.tool == "initcheck":
-            # The module for attention has that for products in it.
-            module = build / "tests" / "gpu" / f"written_by_{'attention' if self.program == 'train_moe_cuda_kernels' else 'products'}.so"
-            options += ["--preload-library", str(module.resolve())] if module.exists() else []
-            options += ["--check-api-memory-access", "no"] if {self.program, self.cases} & COPIES_UNSEEN else []
+            options += [*told, *unseen]
             cases = cases or TOO_EARLY.get(self.program, "")
         return [*start, *options, build / "tests" / f"test_{self.program}", "-d", "yes", *filter(None, [cases])]
 
@@ -122,6 +147,8 @@ class Found:
                 self.tests += ", no summary of the tool"
         if run.program == SEES:
             is_right = self.errors > 0 if run.cases in MUST_BE_REPORTED else self.errors == 0 or run.cases not in MUST_NOT
+        elif run.program == TAKES:
+            is_right = True
         else:
             is_right = self.code in (0, 4) and self.errors == 0
         self.is_sound = self.ended and bool(summaries) and is_right
@@ -138,7 +165,7 @@ class Runner:
 
     def __call__(self, run: Run, port: int) -> Found:
         log = self.given.logs / run.log()
-        limit = min(self.given.limit, self.ends - time.monotonic(), 60 if run.program == SEES else self.given.limit)
+        limit = min(self.given.limit, self.ends - time.monotonic(), 60 if run.program in (SEES, TAKES) else self.given.limit)
         if limit > 0:
             with self.lock:
                 gpus = range(self.given.gpus) if run.gpus > 1 else [min(range(self.given.gpus), key=self.on_gpu.__getitem__)]
@@ -154,7 +181,7 @@ class Runner:
         return found
 
     def start(self, run: Run, log: pathlib.Path, port: int, limit: float, gpus: list) -> None:
-        environment = dict(os.environ, CUDA_DEVICE_MAX_CONNECTIONS="32", STRETTO_UNDER_A_TOOL="1")
+        environment = dict(os.environ, **run.environment())
         if run.gpus == 1:
             environment.update(CUDA_VISIBLE_DEVICES=str(gpus[0]), STRETTO_GPUS="1")
         start = time.monotonic()
@@ -177,11 +204,13 @@ class Runner:
         os._exit(1)
 
 
-def all_runs(only: set) -> list:
-    tests = [Run(*one, tool) for one in RUNS for tool in ("memcheck", "initcheck")]
+def all_runs(only: set, gpus: int = 2) -> list:
+    tools = ("memcheck", "initcheck")
+    nccl = [Run(*one, tool) for tool in tools for one in RUNS_OF_NCCL if tool == "memcheck" or one[1] not in WOULD_HANG]
+    tests = [Run(program, cases, 1 if tool == "initcheck" and program in ON_ONE_GPU else wants, tool) for program, cases, wants in RUNS for tool in tools]
     sees = [Run(SEES, case, 1, "initcheck") for case in (*MUST_BE_REPORTED, *MUST_NOT, *OTHERS)]
-    nccl = [Run(*one, tool) for tool in ("memcheck", "initcheck") for one in RUNS_OF_NCCL if tool == "memcheck" or one[1] not in WOULD_HANG]
-    return [run for run in tests + sees + nccl if not only or run.program in only]
+    takes = [Run(TAKES, *one, tool) for one in TAKEN for tool in tools if one[1] <= gpus]
+    return [run for run in nccl + tests + sees + takes if not only or run.program in only]
 
 
 def build_folder(text: str) -> pathlib.Path:
@@ -208,7 +237,7 @@ def main() -> None:
         given.logs.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         arguments.error(f"argument --logs: {given.logs} cannot be a folder: {problem.strerror}")
-    runs = all_runs(set(given.only))
+    runs = all_runs(set(given.only), given.gpus)
     before = [Found(run, given.logs / run.log()) for run in runs]
     print("| program | cases | tool | errors | tests | s |\n| --- | --- | --- | --- | --- | --- |")
     found = [each for each in before if each.is_sound]

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-from sanitizer import RUNS, RUNS_OF_NCCL
+from sanitizer import RUNS, RUNS_OF_NCCL, SEES, Run, all_runs
 
 SCRIPT = pathlib.Path(__file__).parent / "sanitizer.py"
 # Runs the program behind its options, and says what the tool says.
@@ -18,7 +18,7 @@ TOOL = """#!/bin/sh
 echo "========= COMPUTE-SANITIZER"
 tool=$2
 for each; do case $each in */test_*) break;; esac; shift; done
-echo "$tool $(basename $1)" >> "$STAND_IN/runs"
+echo "$tool $(basename $1)${STRETTO_GPUS:+ on one}" >> "$STAND_IN/runs"
 "$@"
 code=$?
 [ -e "$STAND_IN/finds" ] && echo "========= Invalid __global__ read of size 4 bytes" && echo "========= ERROR SUMMARY: 1 error" && exit $code
@@ -52,6 +52,28 @@ def check_that_all_are_in() -> None:
             takes = [part for part in parts
                      if not part or (not fnmatch.fnmatchcase(case, part[1:]) if part[0] == "~" else any(map(lambda each: fnmatch.fnmatchcase(case, each), part.split(","))))]
             assert len(takes) == (0 if any(fnmatch.fnmatchcase(case, each) for each in LEFT_OUT) else 1), (name, case, takes)
+
+
+def check_what_is_told() -> None:
+    """How runs without a look at copies differ, and that a program learns its tool."""
+    with tempfile.TemporaryDirectory() as place:
+        build = pathlib.Path(place)
+        module = build / "tests" / "gpu" / "written_by_products.so"
+        module.parent.mkdir(parents=True)
+        module.touch()
+        captured = "a captured step*"
+        for run, copies_unseen, preloaded, case in ((Run(SEES, "graph_late_copy", 1, "initcheck"), False, False, "graph_late_copy"),
+                                                    (Run(SEES, "graph_late_copy unseen", 1, "initcheck"), True, False, "graph_late_copy"),
+                                                    (Run(SEES, "graph_late_copy told", 1, "initcheck"), True, True, "graph_late_copy"),
+                                                    (Run("train_moe_cuda_policies", captured, 1, "initcheck"), True, True, captured),
+                                                    (Run("train_moe_cuda_policies", captured, 1, "memcheck"), False, False, captured),
+                                                    (Run("cublas", "", 1, "initcheck"), False, True, "yes")):
+            command, environment = run.command("compute-sanitizer", 1, build), run.environment()
+            told = (" ".join(map(str, command)).count("--check-api-memory-access no"), str(module.resolve()) in command, command[-1])
+            assert told == (copies_unseen, preloaded, case), (run, command)
+            assert ("STRETTO_COPIES_UNSEEN" in environment) == copies_unseen, (run, environment)
+            assert environment["STRETTO_UNDER_A_TOOL"] == run.tool, (run, environment)
+        assert len({run.log() for run in all_runs(set())}) == len(all_runs(set()))
 
 
 def is_running(process: str) -> bool:
@@ -99,7 +121,8 @@ def main() -> None:
         cut = ("1", "not at its end: 1 cases ended")
         assert (code, rows) == (1, dict(zip(both, [passed, passed, cut, cut]))), (code, rows)
         assert err.count("see ") == 2 and "cuda_peers.memcheck.log" in err, err
-        assert runs() == ["initcheck test_cuda_flags", "initcheck test_cuda_peers", "memcheck test_cuda_flags", "memcheck test_cuda_peers"]
+        # initcheck fails where GPUs reach each other's memory, so that it sees one.
+        assert runs() == ["initcheck test_cuda_flags on one", "initcheck test_cuda_peers on one", "memcheck test_cuda_flags on one", "memcheck test_cuda_peers"]
         (there / "hang").unlink()
 
         # Rows come as runs end, so that who is ended meanwhile has said them; nothing that it started goes on.
@@ -116,11 +139,11 @@ def main() -> None:
         assert running.wait(timeout=20) == 1
         time.sleep(0.5)
         assert len(hang) == 2 and not any(is_running(each) for each in hang), hang
-        assert runs() == ["initcheck test_cuda_peers", "memcheck test_cuda_peers"]
+        assert runs() == ["initcheck test_cuda_peers on one", "memcheck test_cuda_peers"]
 
         # The next call takes up what is missing, and the one after that nothing.
         (there / "goes_on").touch()
-        for expected in (["initcheck test_cuda_peers", "memcheck test_cuda_peers"], []):
+        for expected in (["initcheck test_cuda_peers on one", "memcheck test_cuda_peers"], []):
             code, rows, err = table("cuda_flags,cuda_peers")
             assert (code, rows, err) == (0, dict.fromkeys(both, passed), ""), (code, rows, err)
             assert (runs() if expected else (there / "runs").exists()) == (expected or False)
@@ -142,4 +165,5 @@ def main() -> None:
 
 
 check_that_all_are_in()
+check_what_is_told()
 main()

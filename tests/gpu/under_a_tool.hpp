@@ -1,12 +1,19 @@
 #pragma once
 
 #include <cstdlib>
+#include <string_view>
 
 namespace test {
 
-/// Whether the test runs under compute-sanitizer, which makes a launch ten times as long and more: sanitizer.py says so. Tests
+/// Whether the test runs under compute-sanitizer, which makes a launch ten times as long and more: sanitizer.py says so and names the tool. Tests
 /// then take each way to copy or to compute once, and leave out what is only another order or another number of the same.
 inline bool under_a_tool() { return std::getenv("STRETTO_UNDER_A_TOOL") != nullptr; }
+
+/// Under initcheck a call may come back only when what the stream had to do before is done: nothing is issued behind a stream
+/// that waits for the thread that issues (tools_take.cu shows which calls).
+inline bool under_initcheck() {
+  return under_a_tool() && std::getenv("STRETTO_UNDER_A_TOOL") == std::string_view("initcheck");
+}
 
 /// A deadline or a limit, longer there.
 template <class Duration> Duration patiently(Duration wait) { return under_a_tool() ? 6 * wait : wait; }
