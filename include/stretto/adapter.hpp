@@ -12,6 +12,15 @@
 namespace stretto {
 inline namespace v0 {
 
+namespace detail {
+
+/// Stands for what adapters are given to call: an object that converts to no pointer to function.
+struct some_task {
+  void operator()() const {}
+};
+
+} // namespace detail
+
 /// What an op is called in errors, traces and pictures. `layer` counts from 0 in the chain of one rank. On the lanes that
 /// send and receive it is a message: `layer` is then the stage that produced it, and `what` tells an activation
 /// (forward) from a gradient (backward).
@@ -93,9 +102,8 @@ template <class Tensor> struct phase_value {
 /// only where the adapter differentiates; without the member there is no code at all.
 template <class Adapter>
 concept checks_phases = tensor_adapter<Adapter> &&
-    requires(Adapter& a, detail::text phase, phase_value<typename Adapter::tensor> const* values,
-             void (*run)()) {
-  a.check_forward(phase, values, 1, run);
+    requires(Adapter& a, detail::text phase, phase_value<typename Adapter::tensor> const* values) {
+  a.check_forward(phase, values, 1, detail::some_task{});
 };
 
 /// In-order queues and the events between them. One thread (the host) calls all four.
@@ -106,10 +114,10 @@ concept checks_phases = tensor_adapter<Adapter> &&
 ///   before this call; recording the event again does not disturb it. An event never recorded makes nothing wait.
 /// - `drain()`: returns when every lane is idle; throws if an op failed since the last drain, naming the op.
 template <class Lanes>
-concept lane_adapter = requires(Lanes& lanes, lane on, op_label const& label, typename Lanes::event& event,
-                                void (*task)()) {
+concept lane_adapter = requires(Lanes& lanes, lane const on, op_label const& label,
+                                typename Lanes::event& event) {
   requires std::default_initializable<typename Lanes::event>;
-  lanes.run(on, label, task);
+  lanes.run(on, label, detail::some_task{});
   lanes.record(on, event);
   lanes.wait(on, event);
   lanes.drain();

@@ -83,19 +83,38 @@ constexpr int rank_of(placement map, int ranks, int stage) {
   return map == placement::vee && chunk_of(ranks, stage) % 2 == 1 ? ranks - 1 - at : at;
 }
 
+namespace detail {
+
+/// Counts calls, and writes them down where there is room. One type, so that a pipeline is instantiated once; no copies, since
+/// what a pipeline tells a copy nobody hears.
+struct call_sink {
+  call* room = nullptr;
+  long count = 0;
+
+  constexpr explicit call_sink(call* where = nullptr) : room(where) {}
+  call_sink(call_sink const&) = delete;
+  call_sink& operator=(call_sink const&) = delete;
+  constexpr void operator()(call one) {
+    if (room != nullptr) room[count] = one;
+    ++count;
+  }
+};
+
+} // namespace detail
+
 /// A pipeline: a type that says which chunk and microbatch a rank runs when.
 ///
 /// `name` is what command lines and sentences call it; `map` places the stages; `chunks` is the number of chunks of a rank
 /// (a pipeline that leaves it to the user adds `most_chunks`, and `chunks` is the default); `pairs` and `splits` say
 /// whether it emits overlapped pairs, and I and W apart; `min_microbatches(ranks)` is the least number it can serve.
-/// `run(ranks, rank, microbatches, chunks, sink)` hands the calls of one rank to `sink` in order. It is one constexpr
-/// function: proofs, pictures and the executor all read the same order from it.
+/// `run(ranks, rank, microbatches, chunks, sink)` hands the calls of one rank to `sink` in order, which it takes as
+/// `auto&& sink`. It is one constexpr function: proofs, pictures and the executor all read the same order from it.
 ///
 /// Optional: `microbatch_multiple(ranks)`, a number that must divide the microbatches, and
 /// `peak_live(ranks, rank, microbatches, chunks)`, the bound on live chunk activations that the plan is held to. An
 /// activation lives from its F to the end of its W (the inputs of the layers are what W reads).
 template <class Pipeline>
-concept pipeline = requires(int number, void (*sink)(call)) {
+concept pipeline = requires(int number, detail::call_sink& sink) {
   { Pipeline::name } -> std::convertible_to<char const*>;
   { Pipeline::map } -> std::convertible_to<placement>;
   { Pipeline::chunks } -> std::convertible_to<int>;

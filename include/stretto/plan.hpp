@@ -90,20 +90,6 @@ private:
   detail::sequence<call> calls_;
 };
 
-namespace detail {
-
-/// Counts calls, and writes them down where there is room. One type, so that a pipeline is instantiated once.
-struct call_sink {
-  call* room = nullptr;
-  long count = 0;
-  constexpr void operator()(call one) {
-    if (room != nullptr) room[count] = one;
-    ++count;
-  }
-};
-
-} // namespace detail
-
 /// Lays out `Pipeline` for all ranks. The sizes must have passed `check_sizes`.
 template <pipeline Pipeline> STRETTO_COLD constexpr plan lay_out(plan_facts const& facts) {
   detail::sequence<long> counts(facts.ranks);

@@ -32,6 +32,14 @@ template <class Adapter> constexpr bool can_be_tensors() {
     static_assert(
         requires(Adapter & a, tensor & t) { a.release(t); },
         "stretto: a tensor adapter needs a member 'release(tensor&)': gives the storage back");
+    // A name that nobody could call would be a check that nobody makes.
+    constexpr bool takes_pointer =
+        requires(Adapter & a, text name, phase_value<tensor> const* values, void (*run)()) {
+      a.check_forward(name, values, 1, run);
+    };
+    static_assert(!takes_pointer || checks_phases<Adapter>,
+                  "stretto: 'check_forward(phase, values, count, run)' of a tensor adapter must take every "
+                  "callable 'run', which it gets as a temporary and which converts to no pointer");
   }
   return true;
 }
@@ -71,14 +79,14 @@ template <class Adapter> constexpr bool can_be_lanes() {
   if constexpr (requires { typename Adapter::event; }) {
     using event = typename Adapter::event;
     static_assert(
-        requires(Adapter & a, lane on, op_label const& op, void (*task)()) { a.run(on, op, task); },
+        requires(Adapter & a, lane const on, op_label const& op) { a.run(on, op, some_task{}); },
         "stretto: a lane adapter needs a member 'run(lane, op_label const&, task)' for every callable "
-        "'task'");
+        "'task', which it gets as a temporary and which converts to no pointer");
     static_assert(
-        requires(Adapter & a, lane on, event & e) { a.record(on, e); },
+        requires(Adapter & a, lane const on, event& e) { a.record(on, e); },
         "stretto: a lane adapter needs a member 'record(lane, event&)'");
     static_assert(
-        requires(Adapter & a, lane on, event & e) { a.wait(on, e); },
+        requires(Adapter & a, lane const on, event& e) { a.wait(on, e); },
         "stretto: a lane adapter needs a member 'wait(lane, event&)'");
     static_assert(
         requires(Adapter & a) { a.drain(); },
