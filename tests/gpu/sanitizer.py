@@ -51,10 +51,11 @@ RUNS = [
     ("cuda_lanes", "", 1),
     ("cuda_flags", "", 1),
 ]
-# First, since each process loads all kernels of NCCL, for half a minute and more.
+# First with memcheck, since each process loads all kernels of NCCL, for half a minute and more.
 RUNS_OF_NCCL = [
     ("c10d_rows", "", 2),
-    (THREADS, "*joined by NCCL*", 2),
+    (THREADS, "threads with a GPU each*", 2),
+    (THREADS, "stages with a GPU each*", 2),
     ("nccl_rows", "the smallest budget*", 2),
     ("nccl_rows", "NCCL brings rows*,what NCCL cannot serve*", 2),
     ("nccl_rows", "a captured call*", 2),
@@ -70,7 +71,7 @@ WOULD_HANG = {"rows and messages*"}
 ON_ONE_GPU = {"cuda_peer_exchange", "cuda_peers"}
 # Under initcheck copies are not looked at: in graphs they are looked at too early, and other processes write what is copied.
 COPIES_UNSEEN = {"a captured step*", "late ops and memory that is written over change*,runs in several threads*,choices without a slot*",
-                 "*joined by NCCL*", "cuda_process_peers"}
+                 "threads with a GPU each*", "cuda_process_peers"}
 # In a graph NCCL registers the buffers of its calls, and its kernels then write those of another process, which memcheck takes for out of bounds.
 OF_NCCL = {"NCCL_GRAPH_REGISTER": "0"}
 # Cases of initcheck_sees: memory that nobody writes, or of which nobody tells all, what is written plainly or told, and the others. Behind a blank:
@@ -210,7 +211,9 @@ def all_runs(only: set, gpus: int = 2) -> list:
     tests = [Run(program, cases, 1 if tool == "initcheck" and program in ON_ONE_GPU else wants, tool) for program, cases, wants in RUNS for tool in tools]
     sees = [Run(SEES, case, 1, "initcheck") for case in (*MUST_BE_REPORTED, *MUST_NOT, *OTHERS)]
     takes = [Run(TAKES, *one, tool) for one in TAKEN for tool in tools if one[1] <= gpus]
-    return [run for run in nccl + tests + sees + takes if not only or run.program in only]
+    # initcheck's with NCCL last: what the tool makes of another GPU's memory may end them at once.
+    runs = [run for run in nccl if run.tool == "memcheck"] + tests + sees + takes + [run for run in nccl if run.tool == "initcheck"]
+    return [run for run in runs if not only or run.program in only]
 
 
 def build_folder(text: str) -> pathlib.Path:
