@@ -262,7 +262,9 @@ int main(int count, char** words) {
     }
     return 0;
   } catch (std::bad_alloc const&) {
-    return refuse("not enough memory for this plan; take fewer ranks, chunks or microbatches");
+    return refuse(given.measured.empty()
+                      ? "not enough memory for this plan; take fewer ranks, chunks or microbatches"
+                      : "not enough memory for these traces; trace smaller steps");
   } catch (std::exception const& error) {
     return refuse(error.what());
   }

@@ -91,11 +91,21 @@ int recorded_step::number(std::string const& key) const { return *whole(text(key
 
 recorded_step read_trace(std::string const& flag, std::string const& path) {
   constexpr char const* instead = "a file that train_moe --trace wrote";
-  json const file = read_json(flag, path, largest_file, instead);
+  recorded_step step;
+  std::string no_op;
+  json const file =
+      read_json(flag, path, largest_file, instead, [&](std::string const& key, json const& event) {
+        if (key != "traceEvents" || !event.is_object() || event.value("ph", json()) != "X" ||
+            event.value("cat", json()) == "messages")
+          return;
+        if (auto const op = op_of(event))
+          step.ops.push_back(*op);
+        else if (no_op.empty())
+          no_op = event.dump();
+      });
   auto const refuse = [&](std::string const& what) {
     throw usage_error(fmt::format("{}: '{}' {}; give {}", flag, shown_path(path), what, instead));
   };
-  recorded_step step;
   step.path = shown_path(path);
   if (!file.is_object() || !file.contains("traceEvents") || !file["traceEvents"].is_array() ||
       !file.contains("otherData") || !file["otherData"].is_object())
@@ -108,13 +118,7 @@ recorded_step read_trace(std::string const& flag, std::string const& path) {
     if (!step.about.contains(key) || !whole(step.about[key], most) ||
         (*whole(step.about[key], most) == 0 && std::string_view(key) != "dense"))
       refuse(fmt::format("does not say the {} of its run", key));
-  for (json const& event : file["traceEvents"]) {
-    if (!event.is_object() || event.value("ph", json()) != "X" || event.value("cat", json()) == "messages")
-      continue;
-    auto const op = op_of(event);
-    if (!op) refuse(fmt::format("has an event that is no op: {}", shown(event.dump())));
-    step.ops.push_back(*op);
-  }
+  if (!no_op.empty()) refuse(fmt::format("has an event that is no op: {}", shown(no_op)));
   if (step.ops.empty()) refuse("has no ops");
   std::stable_sort(step.ops.begin(), step.ops.end(), [](stretto::span const& a, stretto::span const& b) {
     return std::tie(a.rank, a.label.on, a.start_us) < std::tie(b.rank, b.label.on, b.start_us);

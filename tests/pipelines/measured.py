@@ -4,6 +4,7 @@ for steps written here, the step of docs/schedules.md, refusals in one line, and
 import copy
 import json
 import pathlib
+import resource
 import subprocess
 import sys
 import tempfile
@@ -91,10 +92,10 @@ class Plan:
         path.write_text(content if isinstance(content, str) else json.dumps(content))
         return str(path)
 
-    def run(self, measured: object, costs: object, *flags: str) -> subprocess.CompletedProcess:
+    def run(self, measured: object, costs: object, *flags: str, most_memory: int = resource.RLIM_INFINITY) -> subprocess.CompletedProcess:
         named = [each if isinstance(each, str) else self.write(each) for each in (measured, costs)]
         return subprocess.run([self.program, "--measured", named[0], "--costs", named[1], *flags], capture_output=True, text=True,
-                              timeout=60)
+                              timeout=60, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (most_memory, most_memory)))
 
     def report(self, measured: object, costs: object) -> dict:
         answer = self.run(measured, costs, "--json")
@@ -180,11 +181,20 @@ def check_costs_of_ranks(plan: Plan) -> None:
 
 
 def check_long_trace(plan: Plan) -> None:
-    """Events that are no ops change nothing, and reading takes time in proportion: at the square of it this would be an hour."""
+    """Events that are no ops change nothing. To look through them all after each would take an hour, to hold them half a gigabyte."""
     serial, (step, *_) = serial_run(), pipeline_run(1, 1)
-    long = {**step, "traceEvents": [{}] * 1_000_000 + step["traceEvents"]}
-    found, wanted = plan.report(long, serial), plan.report(step, serial)
-    assert {**found, "trace": ""} == {**wanted, "trace": ""}, (found, wanted)
+    wanted = plan.report(step, serial)
+    start = '"traceEvents": ['
+    assert json.dumps(step).count(start) == 1
+    for nothing, times in (("{}", 1_000_000), ("0", 10_000_000)):
+        long = plan.write(json.dumps(step).replace(start, start + f"{nothing}," * times))
+        answer = plan.run(long, serial, "--json", most_memory=400 << 20)
+        assert answer.returncode == 0, answer
+        assert {**json.loads(answer.stdout), "trace": ""} == {**wanted, "trace": ""}, (nothing, answer.stdout, wanted)
+    # What no trace has is not held without end either, and where even a short one has no room that is one sentence.
+    plan.refuses("holds more than 1000000 values", plan.write('{"more": {"of": [' + "0," * 1_000_000 + "0]}}"), serial)
+    answer = plan.run(plan.write(json.dumps(step) + " " * (200 << 20)), serial, most_memory=100 << 20)
+    assert answer.returncode == 2 and answer.stderr == "plan: not enough memory for these traces; trace smaller steps\n", answer
 
 
 def check_refusals(plan: Plan) -> None:
