@@ -108,15 +108,15 @@ private:
   }
 
   STRETTO_COLD void require_legal() {
-    using detail::member;
-    // In sizeof, so that no code is made of it.
+    using namespace detail;
     static_assert(
-        sizeof(detail::use_forward<model, Tensors>(detail::numbers_with<model, member::forward>{})) &&
-        sizeof(detail::use_backward<model, Tensors>(detail::numbers_with<model, member::backward>{})) &&
-        sizeof(detail::use_backward_input<model, Tensors>(
-            detail::numbers_with<model, member::backward_input>{})) &&
-        sizeof(detail::use_backward_weight<model, Tensors>(
-            detail::numbers_with<model, member::backward_weight>{})));
+        sizeof(uses_verdict<decltype(use_forward<model, Tensors>(numbers_with<model, member::forward>{}))>) &&
+        sizeof(
+            uses_verdict<decltype(use_backward<model, Tensors>(numbers_with<model, member::backward>{}))>) &&
+        sizeof(uses_verdict<decltype(use_backward_input<model, Tensors>(
+                   numbers_with<model, member::backward_input>{}))>) &&
+        sizeof(uses_verdict<decltype(use_backward_weight<model, Tensors>(
+                   numbers_with<model, member::backward_weight>{}))>));
     flat_table const& all = listed_.table;
     diagnosis d = all.check();
     if (!d)
@@ -222,7 +222,7 @@ private:
 
   // Compares and direct calls: nothing indirect between the plan and the bodies.
   void run_body(form what, context& c, int f, int b) {
-    if constexpr (detail::can_run<Schedule, Tensors>) {
+    if constexpr (detail::can_run<Schedule, Tensors> && detail::can_call<model, Tensors>) {
       using numbers = std::make_integer_sequence<int, types>;
       switch (what) {
       case form::forward_backward:

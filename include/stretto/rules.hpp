@@ -201,6 +201,9 @@
 #define STRETTO_E69 \
   "stretto[E69]: a backward uses a value that its phase does not save, so its storage is back by then; name it " \
   "in the phase's saves"
+#define STRETTO_E70 \
+  "stretto[E70]: a pass of a phase is nothing that can be called with io; write public void forward(auto& io), " \
+  "and backward, backward_input and backward_weight likewise"
 
 /// Every rule: its code, and its name here, in `fault` and in namespace `error`.
 #define STRETTO_RULES(rule) \
@@ -223,7 +226,7 @@
   rule(E59, cannot_split) rule(E60, no_such_rank) rule(E61, no_peers) \
   rule(E62, other_model) rule(E63, slot_in_use) rule(E64, recompute_spans_cut) \
   rule(E65, no_objective) rule(E66, no_layer_before) rule(E67, no_layer_behind) \
-  rule(E68, wrong_phases) rule(E69, unsaved_read)
+  rule(E68, wrong_phases) rule(E69, unsaved_read) rule(E70, uncallable)
 // clang-format on
 
 namespace stretto {

@@ -11,6 +11,7 @@ namespace stretto {
 inline namespace v0 {
 namespace detail {
 
+/// The members of a phase that run a pass, by the numbers of `pass`.
 enum class member { forward, backward, backward_input, backward_weight };
 
 template <class Ph> constexpr bool has(member what) {
@@ -59,36 +60,72 @@ template <class Model, member What, int Index> struct phase_with {
       in != pass::forward && facts::value.recomputes[facts::value.node_of[number]];
   template <class Tensors> using view = io<Model, block, number, Tensors, in, recomputed>;
 };
+template <class Model, member What, int Index>
+using used_phase = typename phase_with<Model, What, Index>::type;
+template <class Model, member What, int Index, class Tensors>
+using used_io = typename phase_with<Model, What, Index>::template view<Tensors>;
 
 /// Nothing of this runs: it is asked for its type alone. Defined all the same, since clang refuses an undefined one for types of an unnamed namespace.
 template <class Type> Type& some() { std::abort(); }
 
+/// What came of using a member of all phases that have it: the number of the first that cannot be called, or -1.
+template <class Model, member What, int Wrong> struct uses { static constexpr bool fine = Wrong < 0; };
+
+// Each compiles one member of all phases that have it.
+// In the functions themselves, since the compiler says a line for every level; clang-format 14 breaks such lists.
+// clang-format off
 template <class Model, class Tensors, int... Index> auto use_forward(std::integer_sequence<int, Index...>) {
-  (some<typename phase_with<Model, member::forward, Index>::type>().forward(
-       some<typename phase_with<Model, member::forward, Index>::template view<Tensors>>()),
-   ...);
-  return 0;
+  constexpr bool can[] = {
+      requires { some<used_phase<Model, member::forward, Index>>().forward(some<used_io<Model, member::forward, Index, Tensors>>()); }..., true};
+  constexpr int wrong = first_false(can, sizeof...(Index));
+  if constexpr (wrong < 0)
+    (some<used_phase<Model, member::forward, Index>>().forward(some<used_io<Model, member::forward, Index, Tensors>>()), ...);
+  return uses<Model, member::forward, wrong>{};
 }
 template <class Model, class Tensors, int... Index> auto use_backward(std::integer_sequence<int, Index...>) {
-  (some<typename phase_with<Model, member::backward, Index>::type>().backward(
-       some<typename phase_with<Model, member::backward, Index>::template view<Tensors>>()),
-   ...);
-  return 0;
+  constexpr bool can[] = {
+      requires { some<used_phase<Model, member::backward, Index>>().backward(some<used_io<Model, member::backward, Index, Tensors>>()); }..., true};
+  constexpr int wrong = first_false(can, sizeof...(Index));
+  if constexpr (wrong < 0)
+    (some<used_phase<Model, member::backward, Index>>().backward(some<used_io<Model, member::backward, Index, Tensors>>()), ...);
+  return uses<Model, member::backward, wrong>{};
 }
-template <class Model, class Tensors, int... Index>
-auto use_backward_input(std::integer_sequence<int, Index...>) {
-  (some<typename phase_with<Model, member::backward_input, Index>::type>().backward_input(
-       some<typename phase_with<Model, member::backward_input, Index>::template view<Tensors>>()),
-   ...);
-  return 0;
+template <class Model, class Tensors, int... Index> auto use_backward_input(std::integer_sequence<int, Index...>) {
+  constexpr bool can[] = {
+      requires { some<used_phase<Model, member::backward_input, Index>>().backward_input(some<used_io<Model, member::backward_input, Index, Tensors>>()); }..., true};
+  constexpr int wrong = first_false(can, sizeof...(Index));
+  if constexpr (wrong < 0)
+    (some<used_phase<Model, member::backward_input, Index>>().backward_input(some<used_io<Model, member::backward_input, Index, Tensors>>()), ...);
+  return uses<Model, member::backward_input, wrong>{};
 }
-template <class Model, class Tensors, int... Index>
-auto use_backward_weight(std::integer_sequence<int, Index...>) {
-  (some<typename phase_with<Model, member::backward_weight, Index>::type>().backward_weight(
-       some<typename phase_with<Model, member::backward_weight, Index>::template view<Tensors>>()),
-   ...);
-  return 0;
+template <class Model, class Tensors, int... Index> auto use_backward_weight(std::integer_sequence<int, Index...>) {
+  constexpr bool can[] = {
+      requires { some<used_phase<Model, member::backward_weight, Index>>().backward_weight(some<used_io<Model, member::backward_weight, Index, Tensors>>()); }..., true};
+  constexpr int wrong = first_false(can, sizeof...(Index));
+  if constexpr (wrong < 0)
+    (some<used_phase<Model, member::backward_weight, Index>>().backward_weight(some<used_io<Model, member::backward_weight, Index, Tensors>>()), ...);
+  return uses<Model, member::backward_weight, wrong>{};
 }
+// clang-format on
+
+/// Stops the compiler at the phase that cannot be called.
+template <class Uses> struct uses_verdict {};
+template <class Model, member What, int Wrong>
+requires(Wrong >= 0) struct uses_verdict<uses<Model, What, Wrong>> {
+  static_assert(
+      sizeof(error::uncallable<error::pass_of<static_cast<pass>(What), used_phase<Model, What, Wrong>>>));
+};
+
+/// Whether every pass of every phase can be called.
+template <class Model, class Tensors>
+inline constexpr bool can_call = decltype(use_forward<Model, Tensors>(
+    numbers_with<Model, member::forward>{}))::fine&& decltype(use_backward<Model,
+                                                                           Tensors>(
+    numbers_with<Model, member::backward>{}))::fine&& decltype(use_backward_input<Model,
+                                                                                  Tensors>(
+    numbers_with<Model, member::backward_input>{}))::fine&& decltype(use_backward_weight<Model,
+                                                                                         Tensors>(
+    numbers_with<Model, member::backward_weight>{}))::fine;
 
 } // namespace detail
 } // namespace v0

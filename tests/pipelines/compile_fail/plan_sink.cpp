@@ -18,10 +18,11 @@ struct Layer : stretto::Block<Whole> {};
 
 struct Order : one_chunk {
 #ifdef STRETTO_COMPILE_FAIL
-  static constexpr void run(int, int, int microbatches, int, void (*sink)(call)) {
+  static constexpr void run(int, int, int microbatches, int, void (*sink)(call)) { emit(microbatches, sink); }
 #else
-  static constexpr void run(int, int, int microbatches, int, auto&& sink) {
+  static constexpr void run(int, int, int microbatches, int, auto&& sink) { emit(microbatches, sink); }
 #endif
+  static constexpr void emit(int microbatches, auto&& sink) {
     for (int m = 0; m < microbatches; ++m) {
       sink(call::forward(0, m));
       sink(call::backward(0, m));
