@@ -455,41 +455,17 @@ template <class Issue> bool issues_behind_a_gate(cudaStream_t on, Issue const& i
   return !closed.gave_up;
 }
 
-/// Whether a fill and a product of cuBLAS that is long loaded are issued behind a gate. Not under tools that wait for what they follow.
-bool calls_return_at_once() {
-  cuda::stream own;
-  cublasHandle_t plain{};
-  float const one = 1, none = 0;
-  constexpr int n = 64;
-  device_bytes const factors(bytes(2 * n * n)), result(bytes(2 * n * n));
-  auto const launch = [&] {
-    cuda::check(cudaMemsetAsync(result.data(), 0, result.size(), own.get()), "cudaMemsetAsync");
-    CHECK(cublasGemmEx(plain, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, factors.data(), CUDA_R_16BF, n,
-                       factors.data(), CUDA_R_16BF, n, &none, result.data(), CUDA_R_16BF, n,
-                       CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT) == CUBLAS_STATUS_SUCCESS);
-  };
-  CHECK(cublasCreate(&plain) == CUBLAS_STATUS_SUCCESS);
-  CHECK(cublasSetStream(plain, own.get()) == CUBLAS_STATUS_SUCCESS);
-  launch();
-  cuda::check(cudaStreamSynchronize(own.get()), "cudaStreamSynchronize");
-  bool const at_once = issues_behind_a_gate(own.get(), launch);
-  CHECK(cublasDestroy(plain) == CUBLAS_STATUS_SUCCESS);
-  return at_once;
-}
-
 } // namespace
 
 TEST_CASE("warm products are issued behind a stream that waits for the host", "[gpu][h200-01]") {
+  if (test::under_initcheck()) SKIP("under initcheck not all is issued behind a stream that waits for the host");
   cuda::stream own;
   cublas::handle with(own.get());
   problem p({CUDA_R_16BF, 72, 200}, {300, 0, 45}, 70);
   cublas::warm(with, p.shape, p.rows);
   p.prepare(gradient_sum::write);
-  bool const issued = issues_behind_a_gate(own.get(), [&] { p.issue(with, gradient_sum::write); });
+  CHECK(issues_behind_a_gate(own.get(), [&] { p.issue(with, gradient_sum::write); }));
   check_close(p, p.read(), gradient_sum::write);
-  if (!issued && !calls_return_at_once())
-    SKIP("what follows a stream that waits for the host is not issued here, as under initcheck");
-  CHECK(issued);
 }
 
 TEST_CASE("what cuBLAS cannot do is said before or with the call", "[gpu]") {

@@ -14,10 +14,12 @@ public:
   explicit device_bytes(std::size_t bytes) : bytes_(bytes) {
     // Never small, so that other processes may find it.
     if (bytes > 0)
-      stretto::cuda::check(cudaMalloc(&data_, (std::max)(bytes, std::size_t{2} << 20)), "cudaMalloc");
+      stretto::cuda::check(cudaMalloc(&data_, (std::max)(bytes + 16, std::size_t{2} << 20)), "cudaMalloc");
   }
   explicit device_bytes(std::vector<unsigned char> const& from) : device_bytes(from.size()) {
     if (bytes_ == 0) return;
+    // NCCL reads whole words, beyond an end that is none.
+    stretto::cuda::check(cudaMemset(data_, 0, bytes_ + 16 - bytes_ % 16), "cudaMemset");
     stretto::cuda::check(cudaMemcpy(data_, from.data(), bytes_, cudaMemcpyHostToDevice), "cudaMemcpy");
     // Only then it is there for other streams.
     stretto::cuda::check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");

@@ -17,6 +17,7 @@ inline train_moe::options small() {
   o.microbatches = times(3, 2);
   o.batch = 2;
   o.steps = times(3, 2);
+  o.deadline = times(o.deadline, 600);
   auto& m = o.model;
   m.device = train_moe::device_kind::cuda;
   m.layers = times(3, 2);
