@@ -458,7 +458,8 @@ template <class Issue> bool issues_behind_a_gate(cudaStream_t on, Issue const& i
 } // namespace
 
 TEST_CASE("warm products are issued behind a stream that waits for the host", "[gpu][h200-01]") {
-  if (test::under_initcheck()) SKIP("under initcheck not all is issued behind a stream that waits for the host");
+  if (test::under_initcheck())
+    SKIP("under initcheck not all is issued behind a stream that waits for the host");
   cuda::stream own;
   cublas::handle with(own.get());
   problem p({CUDA_R_16BF, 72, 200}, {300, 0, 45}, 70);
