@@ -136,6 +136,13 @@ inline constexpr bool makes_no_layer =
     !(std::derived_from<std::remove_cvref_t<Given>, Layer> || ...) && !makes_only_phase<Phases, Given...> &&
     !std::constructible_from<layer_of<Phases>, Given...>;
 
+/// Braces, and whatever stands beside them: no template parameter is deduced from braces.
+struct braced {
+  template <class... Given> braced(Given&&...) {}
+};
+template <class Phases> inline constexpr bool has_one_phase = false;
+template <class Ph> inline constexpr bool has_one_phase<phase_list<Ph>> = true;
+
 /// A layer that was given what its constructor does not take. Of a block that is wrong itself no phases are known.
 template <class Layer, class Block, class... Given> struct refused_layer {
   static constexpr bool knows_phases = !std::same_as<typename Block::phases, phase_list<>>;
@@ -154,6 +161,12 @@ public:
   template <class... Given>
   requires(detail::makes_no_layer<layer, typename Block::phases, Given...>) explicit layer(Given&&...)
       : layer(detail::refused_layer<layer, Block, std::remove_cvref_t<Given>...>::made()) {}
+  /// The same where some are braces, of which the constructor takes others or another number. A template, so that it comes last.
+  template <class Other = Block>
+  requires(!detail::has_one_phase<typename Other::phases>) explicit layer(
+      detail::braced, detail::braced, detail::braced = {}, detail::braced = {}, detail::braced = {},
+      detail::braced = {}, detail::braced = {}, detail::braced = {})
+      : layer(detail::refused_layer<layer, Other>::made()) {}
 };
 
 /// The block types of a model, dense, MoE, embedding, head and so on, in any order; which layers there are and in which
