@@ -71,7 +71,6 @@ struct op {
   lane on = lane::compute;
   unsigned char block = 0; ///< block type
   unsigned char node = 0;
-  unsigned char part = 0; ///< of a microbatch that runs in parts; 0 is the whole
   short chunk = 0;
   int layer = 0;
   int slot = 0;
