@@ -123,8 +123,8 @@ concept lane_adapter = requires(Lanes& lanes, lane const on, op_label const& lab
   lanes.drain();
 };
 
-/// Who knows how many rows arrive: the host (an exchange of counts before the rows), the device, or nobody because
-/// capacities are fixed.
+/// Who knows how many rows arrive: the host (an exchange of counts before the rows, for which a step waits, so that it cannot be
+/// captured), the device alone, or nobody because capacities are fixed.
 enum class counts_mode : unsigned char { host, device, static_capacity };
 
 /// The all-to-all of an expert-parallel group.

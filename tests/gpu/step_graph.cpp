@@ -47,6 +47,7 @@ template <counts_mode Counts, bool Capturable> struct some_communicator {
 };
 static_assert(cuda::capturable_communicator<some_communicator<counts_mode::static_capacity, true>>);
 static_assert(!cuda::capturable_communicator<some_communicator<counts_mode::static_capacity, false>>);
+static_assert(cuda::capturable_communicator<some_communicator<counts_mode::device, true>>);
 static_assert(!cuda::capturable_communicator<some_communicator<counts_mode::host, true>>);
 
 void copy(device_bytes const& to, device_bytes const& from) {

@@ -50,10 +50,10 @@ struct lone_rank {
   }
 };
 
-/// A communicator whose calls may be part of a graph.
+/// A communicator whose calls may be part of a graph: the host learns no counts from it.
 template <class Communicator>
 concept capturable_communicator = expert_communicator<Communicator> && Communicator::capturable &&
-                                  Communicator::counts == counts_mode::static_capacity;
+                                  Communicator::counts != counts_mode::host;
 
 /// A whole step as one CUDA graph. Every replay launches the same kernels and copies over the same addresses: what changes
 /// from step to step (tokens, parameters) must be written where the step was captured with it, and what the step leaves
