@@ -69,9 +69,9 @@ void planning_releases(benchmark::State& state) {
     count = 0;
     for (int rank = 0; rank < ranks; ++rank) {
       layer_shape const shape = shape_of(all.facts(), rank);
-      chain_layout const layout(all.facts(), rank, shape);
+      detail::chain_layout const layout(all.facts(), rank, shape);
       count += static_cast<double>(
-          plan_releases<Step>(tables[static_cast<std::size_t>(rank)], layout, shape).size());
+          detail::plan_releases<Step>(tables[static_cast<std::size_t>(rank)], layout, shape).size());
     }
   }
   state.counters["releases"] = count;

@@ -84,10 +84,6 @@ template <class Check, class... BlockTypes> struct blocks_verdict<fault::block_t
   static_assert(sizeof(error::block_twice<typename nth<Check::item, BlockTypes...>::type>));
 };
 
-} // namespace detail
-
-namespace detail {
-
 /// A value is carried if some phase reads it from the layer before and none writes it anew.
 template <class... Values> constexpr void carry_all(block_facts& f, values<Values...>) {
   type_id const carried[] = {id_of<Values>()..., 0};
@@ -102,6 +98,7 @@ template <class... Values> constexpr void carry_all(block_facts& f, values<Value
 
 } // namespace detail
 
+/// The dataflow of block type `Block`: `dataflow_of<Block>::value`.
 template <class Block> struct dataflow_of {
   static constexpr block_facts value = [] {
     block_facts f = Block::describe();
@@ -187,6 +184,8 @@ concept model_type = requires {
   typename Model::template block<0>;
 };
 
+namespace detail {
+
 template <class Model, int... Types> constexpr chain_facts make_chain(std::integer_sequence<int, Types...>) {
   chain_facts chain;
   (chain.add_inputs(dataflow_of<typename Model::template block<Types>>::value, Types), ...);
@@ -194,8 +193,13 @@ template <class Model, int... Types> constexpr chain_facts make_chain(std::integ
   (chain.add_outputs(dataflow_of<typename Model::template block<Types>>::value), ...);
   return chain;
 }
+
+} // namespace detail
+
+/// The values that cross between the layers of `Model`: `chain_of<Model>::value`.
 template <class Model> struct chain_of {
-  static constexpr chain_facts value = make_chain<Model>(std::make_integer_sequence<int, Model::count>{});
+  static constexpr chain_facts value =
+      detail::make_chain<Model>(std::make_integer_sequence<int, Model::count>{});
 };
 
 namespace detail {

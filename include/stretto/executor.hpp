@@ -86,7 +86,7 @@ public:
       detail::give_back_each(c.releases, tensors_);
     } catch (...) {
       stop();
-      states_.give_back();
+      states_.give_back_all();
       throw;
     }
   }
@@ -99,7 +99,8 @@ private:
                         plan const& all, int rank)
       : tensors_(adapters.tensors), lanes_(adapters.lanes), peers_(adapters.peers), layers_(layers),
         layout_(fitting(all.facts(), layers, rank), rank, layers),
-        listed_(lower<Schedule>(place_steps(all, lower_messages(all), rank), layers, layout_)),
+        listed_(
+            detail::lower<Schedule>(detail::place_steps(all, lower_messages(all), rank), layers, layout_)),
         states_(layers, layout_, listed_.slots), body_events_(detail::max_events), events_(listed_.events) {
     if (!listed_.messages.empty() && (!context::has_peers || peers_ == nullptr))
       refuse(all.facts(), fault::no_peers);
@@ -147,7 +148,7 @@ private:
 
   /// One entry of the list with everything looked up.
   struct bound_issue {
-    issue_kind what;
+    detail::issue_kind what;
     form shape;
     int f_type, b_type;
     side f, b;
@@ -156,16 +157,16 @@ private:
 
   STRETTO_COLD void bind() {
     messages_.reserve(static_cast<long>(listed_.messages.size()));
-    for (issue_message const& m : listed_.messages)
+    for (detail::issue_message const& m : listed_.messages)
       messages_.push_back({m.what, m.on, &states_.at(m.point, m.slot), states_.received(m.chunk, m.slot),
                            m.known ? nullptr : event_at(m.waits), event_at(m.records)});
     issues_.reserve(static_cast<long>(listed_.list.size()));
-    for (issue const& one : listed_.list)
+    for (detail::issue const& one : listed_.list)
       issues_.push_back({one.what, one.shape, type_of(one.f), type_of(one.b), bound(one.f), bound(one.b),
                          message_at(one.message)});
     listed_.list = {}, listed_.messages = {};
   }
-  STRETTO_COLD side bound(issue_side const& s) {
+  STRETTO_COLD side bound(detail::issue_side const& s) {
     if (s.layer < 0) return {};
     return {{layers_.address(s.layer), &states_.at(layout_.point(s.layer), s.slot),
              &states_.at(layout_.next_point(s.layer), s.slot), s.layer, s.microbatch},
@@ -174,14 +175,14 @@ private:
             message_at(s.message),
             s.known};
   }
-  int type_of(issue_side const& s) const { return s.layer < 0 ? -1 : layers_[s.layer].type; }
+  int type_of(detail::issue_side const& s) const { return s.layer < 0 ? -1 : layers_[s.layer].type; }
   event* event_at(int number) { return number < 0 ? nullptr : &events_[number]; }
   posted const* message_at(int number) const { return number < 0 ? nullptr : &messages_[number]; }
 
   /// The releases of the table as pointers, with two beginnings for each op: of those before it, and of those behind it.
   STRETTO_COLD void make_releases() {
     detail::sequence<release> const& all = planned_ =
-        plan_releases<Schedule>(listed_.table, layout_, layers_);
+        detail::plan_releases<Schedule>(listed_.table, layout_, layers_);
     int const rows = static_cast<int>(listed_.table.ops.size());
     releases_.reserve(static_cast<long>(all.size())); // From now on they stay where they are.
     release_begin_.reserve(2 * rows + 2L);
@@ -212,8 +213,8 @@ private:
 
   void run(bound_issue const& one, context& c) {
     if constexpr (context::has_peers) {
-      if (one.what == issue_kind::receive) return c.receive(*one.message);
-      if (one.what == issue_kind::send) return c.send(*one.message);
+      if (one.what == detail::issue_kind::receive) return c.receive(*one.message);
+      if (one.what == detail::issue_kind::send) return c.send(*one.message);
     }
     c.f = one.f;
     c.b = one.b;
@@ -266,10 +267,10 @@ private:
   Lanes& lanes_;
   Peers* peers_;
   layer_list<model>& layers_;
-  chain_layout layout_;
-  issue_list listed_;
+  detail::chain_layout layout_;
+  detail::issue_list listed_;
   detail::sequence<release> planned_;
-  state_store<model, Tensors> states_;
+  detail::state_store<model, Tensors> states_;
   detail::sequence<detail::give_back<tensor>> releases_;
   detail::sequence<detail::give_back<tensor> const*> release_begin_;
   detail::sequence<event> body_events_, events_;

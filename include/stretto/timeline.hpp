@@ -85,24 +85,6 @@ inline busy_time busy_of_rank(std::span<span const> spans, int rank) {
   return sum;
 }
 
-/// The mean over the ranks that have a span.
-inline busy_time mean_busy(std::span<span const> spans) {
-  std::vector<int> ranks;
-  for (span const& each : spans) ranks.push_back(each.rank);
-  std::sort(ranks.begin(), ranks.end());
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  busy_time mean;
-  for (int const rank : ranks) {
-    busy_time const one = busy_of_rank(spans, rank);
-    double const share = 1.0 / static_cast<double>(ranks.size());
-    mean.length_us += share * one.length_us;
-    mean.compute_us += share * one.compute_us;
-    mean.communication_us += share * one.communication_us;
-    mean.exposed_us += share * one.exposed_us;
-  }
-  return mean;
-}
-
 namespace detail {
 
 inline void append_number(std::string& to, double value) {

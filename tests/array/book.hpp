@@ -74,7 +74,7 @@ public:
   template <class Layers>
   ledger(flat_table const& table, book const& sizes, Layers const& layers, plan_facts const& facts)
       : table_(table), book_(sizes), layout_(facts, 0, layers),
-        releases(plan_releases<S>(table, layout_, layers)),
+        releases(detail::plan_releases<S>(table, layout_, layers)),
         live_(static_cast<std::size_t>(table.groups) * cells::count),
         chain_bytes_(static_cast<std::size_t>(table.groups) * max_carried) {}
 
@@ -149,7 +149,7 @@ private:
 
   flat_table const& table_;
   book const& book_;
-  chain_layout layout_;
+  detail::chain_layout layout_;
 
 public:
   detail::sequence<release> releases;

@@ -125,7 +125,8 @@ std::vector<rank_memory> memory_of(int ranks, int microbatches, std::vector<std:
     for (op const& o : run.table().ops) count(whole, o);
     auto const facts = facts_of<Pipeline>(ranks, microbatches);
     auto const goes_back = sent_goes_back(
-        run.table().ops, plan_releases<S>(run.table(), chain_layout(facts, rank, net.layers), net.layers),
+        run.table().ops,
+        detail::plan_releases<S>(run.table(), detail::chain_layout(facts, rank, net.layers), net.layers),
         Pipeline::chunks, microbatches);
     std::size_t const parameters = arrays.memory().live();
     std::size_t row = 0;

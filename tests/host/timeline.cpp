@@ -35,8 +35,6 @@ TEST_CASE("busy times: overlap counts once, exposed is communication without com
   CHECK(busy.exposed_us == 12);
   CHECK(busy_of_rank(spans, 1).compute_us == 800);
   CHECK(busy_of_rank(spans, 2).length_us == 0);
-  CHECK(mean_busy(spans).compute_us == 410);
-  CHECK(mean_busy({}).length_us == 0);
 }
 
 TEST_CASE("communication is what dispatch and combine do, whatever the lane; ops that meet count once",

@@ -40,8 +40,8 @@ step lower(plan made, policy how, stage_types const& types) {
 
 detail::sequence<release> releases_of(step const& of, int rank) {
   auto const at = static_cast<std::size_t>(rank);
-  chain_layout const layout(of.all.facts(), rank, of.shapes[at]);
-  return plan_releases<SplitStep>(of.tables[at], layout, of.shapes[at]);
+  detail::chain_layout const layout(of.all.facts(), rank, of.shapes[at]);
+  return detail::plan_releases<SplitStep>(of.tables[at], layout, of.shapes[at]);
 }
 
 stage_types only_moe(int layers) {

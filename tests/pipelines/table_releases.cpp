@@ -79,7 +79,7 @@ void check_releases(lowered::step const& step, int rank, counts& count) {
   auto const uses = lowered::uses_of(table);
   detail::sequence<release> const given = lowered::releases_of(step, rank);
   // The layer that keeps its values at each point of the chain; none at the ends.
-  chain_layout const layout(step.all.facts(), rank, step.shapes[static_cast<std::size_t>(rank)]);
+  detail::chain_layout const layout(step.all.facts(), rank, step.shapes[static_cast<std::size_t>(rank)]);
   std::vector<int> types(static_cast<std::size_t>(layout.points()), -1);
   for (int l = 0; l < step.shapes[static_cast<std::size_t>(rank)].size(); ++l)
     types[static_cast<std::size_t>(layout.point(l))] = step.shapes[static_cast<std::size_t>(rank)][l].type;

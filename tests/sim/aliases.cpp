@@ -124,9 +124,10 @@ TEST_CASE("the table knows an alias by the storage behind it", "[aliases]") {
   network<true> net(1, 2);
   struct Step : Schedule<Model<true>, TwoStream1F1B, SplitDW> {};
   plan const all = proved_plan<Step::rank_plan>(1, 2, 0);
-  chain_layout const layout(all.facts(), 0, net.ranks[0]);
-  flat_table const table = lower<Step>(place_steps(all, lower_messages(all), 0), net.ranks[0], layout).table;
-  detail::sequence<release> const releases = plan_releases<Step>(table, layout, net.ranks[0]);
+  detail::chain_layout const layout(all.facts(), 0, net.ranks[0]);
+  flat_table const table =
+      detail::lower<Step>(detail::place_steps(all, lower_messages(all), 0), net.ranks[0], layout).table;
+  detail::sequence<release> const releases = detail::plan_releases<Step>(table, layout, net.ranks[0]);
   int const count = static_cast<int>(table.ops.size());
   auto const found = [&](detail::sequence<release> const& changed) {
     return check_releases(table.ops.data(), count, table.groups, table.layers, changed);

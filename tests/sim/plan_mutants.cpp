@@ -55,7 +55,7 @@ private:
       table.stage.push_back(stage), table.layer_id.push_back(stage);
     }
     layer_shape const shape(chunks);
-    chain_layout const layout(facts_, rank, shape);
+    detail::chain_layout const layout(facts_, rank, shape);
     for (plan_step const& step : steps) {
       if (step.what == step_kind::run) {
         if (step.number >= of_.size(rank)) continue;
@@ -83,7 +83,7 @@ private:
     if (int const last = to.ops.size() - 1; last >= 0) o.wait[static_cast<int>(to.ops[last].on)] = last;
     to.ops.push_back(o);
   }
-  static op pass_row(chain_layout const& layout, layer_shape const& shape, pass what, int chunk,
+  static op pass_row(detail::chain_layout const& layout, layer_shape const& shape, pass what, int chunk,
                      int microbatch) {
     op o;
     o.what = what, o.block = static_cast<unsigned char>(shape[chunk].type);
@@ -93,7 +93,7 @@ private:
     o.next_group = microbatch * layout.points() + layout.next_point(chunk);
     return o;
   }
-  op message_row(chain_layout const& layout, plan_step const& step) const {
+  op message_row(detail::chain_layout const& layout, plan_step const& step) const {
     bool const gradient = step.carries == traffic::gradient, sends = step.what == step_kind::send;
     int const mine = sends ? step.stage : gradient ? step.stage - 1 : step.stage + 1;
     op o;
@@ -102,7 +102,7 @@ private:
     o.peer = step.peer;
     o.chunk = static_cast<short>(chunk_of(facts_.ranks, mine));
     o.slot = o.microbatch = step.number;
-    chain_layout::chunk_place const& place = layout.chunk(o.chunk);
+    detail::chain_layout::chunk_place const& place = layout.chunk(o.chunk);
     o.group = o.next_group = step.number * layout.points() + (gradient == sends ? place.begin : place.end);
     return o;
   }

@@ -12,7 +12,7 @@ namespace {
 /// A draft that lives on, with what its neighbours ask for.
 struct made_body {
   program<detail::max_rows> rows;
-  body_rows view;
+  detail::body_rows view;
 };
 
 /// Whether a fault is one of rows and waits: the body has all its ops.
@@ -28,19 +28,19 @@ public:
   diagnosis problem{}, unproved{};
 
   rank_step rank(plan const& all, plan_steps const& lists, int rank, layer_shape const& layers) {
-    chain_layout const layout(all.facts(), rank, layers);
-    lowering_source const from{
+    detail::chain_layout const layout(all.facts(), rank, layers);
+    detail::lowering_source const from{
         &model_.chain, this,
         [](void const* of, int type) { return &self(of).model_.blocks[static_cast<std::size_t>(type)]; },
         [](void const* of, form what, int f, int b) { return self(of).rows_of(what, f, b); }};
-    rank_step made{lower(place_steps(all, lists, rank), from, layers, layout).table, {}};
-    if (!problem) made.releases = plan_releases(made.table, from, layout, layers);
+    rank_step made{detail::lower(detail::place_steps(all, lists, rank), from, layers, layout).table, {}};
+    if (!problem) made.releases = detail::plan_releases(made.table, from, layout, layers);
     return made;
   }
 
 private:
   static lowering& self(void const* of) { return *const_cast<lowering*>(static_cast<lowering const*>(of)); }
-  body_rows rows_of(form what, int forward, int backward) {
+  detail::body_rows rows_of(form what, int forward, int backward) {
     auto const [at, added] =
         bodies_.try_emplace(std::array<int, 3>{static_cast<int>(what), forward, backward});
     made_body& made = at->second;

@@ -20,9 +20,9 @@ struct body {
 };
 std::vector<body> bodies_of(call const& c, Chunks const& layers) {
   std::vector<body> all;
-  for_each_body(
+  detail::for_each_body(
       c, layers, [](int) { return true; },
-      [&all](body_call const& one) {
+      [&all](detail::body_call const& one) {
         all.push_back({one.what, one.forward_layer, one.backward_layer});
       });
   return all;
@@ -111,7 +111,7 @@ TEST_CASE("the first forward layer meets the last backward layer", "[steps]") {
 TEST_CASE("a microbatch keeps its slot while it is in flight, and slots are reused", "[steps][megatron-09]") {
   auto const slots_of = []<class P>(P, int ranks, int rank, int microbatches) {
     plan const all = proved_plan<P>(ranks, microbatches);
-    placed_steps const placed = place_steps(all, lower_messages(all), rank);
+    detail::placed_steps const placed = detail::place_steps(all, lower_messages(all), rank);
     int const slots = placed.slots;
     // Who holds a slot, and how many chunks of it are still to come.
     std::vector<int> holder(static_cast<unsigned>(slots), -1), left(static_cast<unsigned>(slots), 0);
@@ -122,7 +122,7 @@ TEST_CASE("a microbatch keeps its slot while it is in flight, and slots are reus
       if (held < 0) held = microbatch, left[static_cast<unsigned>(slot)] = all.facts().chunks;
       CHECK(held == microbatch);
     };
-    for (placed_step const& s : placed.steps) {
+    for (detail::placed_step const& s : placed.steps) {
       if (s.is_receive) {
         use(s.arriving.gradient ? s.backward_slot : s.forward_slot, s.arriving.microbatch);
         continue;

@@ -8,6 +8,7 @@
 
 namespace stretto {
 inline namespace v0 {
+namespace detail {
 
 /// The rows of one body, wherever they were compiled.
 struct body_rows {
@@ -16,8 +17,6 @@ struct body_rows {
   int exports_forward = -1;
   int exports_backward = -1;
 };
-
-namespace detail {
 
 /// Walks through the list of a rank and writes down what is issued: bodies pasted at their ports, and messages. The only
 /// place that knows where a microbatch waits and what leaves when.

@@ -30,6 +30,8 @@ struct flat_table {
   }
 };
 
+namespace detail {
+
 /// How the events between bodies and messages are numbered: two ports for each slot, then two messages for each chunk and
 /// slot.
 struct event_numbers {
@@ -77,11 +79,12 @@ struct issue {
 
 struct issue_list {
   flat_table table;
-  detail::sequence<issue> list;
-  detail::sequence<issue_message> messages;
+  sequence<issue> list;
+  sequence<issue_message> messages;
   int slots = 0;
   int events = 0;
 };
 
+} // namespace detail
 } // namespace v0
 } // namespace stretto

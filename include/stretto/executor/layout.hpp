@@ -6,6 +6,7 @@
 
 namespace stretto {
 inline namespace v0 {
+namespace detail {
 
 /// Where the layers of a rank meet. A chunk of n layers has n + 1 points: layer k reads what lies at point k and hands on at
 /// point k + 1. Where two chunks of the rank follow each other in the model (the bend of a V, or one rank alone), the end of
@@ -87,10 +88,11 @@ public:
 private:
   placement map_;
   int rank_;
-  detail::sequence<chunk_place> chunks_;
-  detail::sequence<int> chunk_of_;
+  sequence<chunk_place> chunks_;
+  sequence<int> chunk_of_;
   int points_ = 0;
 };
 
+} // namespace detail
 } // namespace v0
 } // namespace stretto

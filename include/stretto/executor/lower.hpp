@@ -8,7 +8,6 @@
 /// From the plan of one rank to what it issues: the bodies of its schedule, pasted at their ports.
 namespace stretto {
 inline namespace v0 {
-
 namespace detail {
 
 template <class S, form F, int Forward, int Backward> constexpr body_rows rows_of() {
@@ -54,8 +53,6 @@ template <class S> STRETTO_COLD body_rows find_rows(form f, int forward_type, in
   return {};
 }
 
-} // namespace detail
-
 /// What lowering asks of a model and its policy. No template, so that names stay short; `of` is handed to each of the functions.
 struct lowering_source {
   chain_facts const* chain;
@@ -70,16 +67,16 @@ template <class S> lowering_source source_of() {
   using model = typename S::model;
   return {&chain_of<model>::value, nullptr,
           [](void const*, int type) {
-            return detail::facts_at<model>(type, std::make_integer_sequence<int, model::count>{});
+            return facts_at<model>(type, std::make_integer_sequence<int, model::count>{});
           },
-          [](void const*, form what, int f, int b) { return detail::find_rows<S>(what, f, b); }};
+          [](void const*, form what, int f, int b) { return find_rows<S>(what, f, b); }};
 }
 
 /// Lowers the placed list of one rank over its layers (see `layer_list`).
 template <class Layers>
 STRETTO_COLD issue_list lower(placed_steps const& placed, lowering_source const& from, Layers const& layers,
                               chain_layout const& layout) {
-  detail::flattener flat(layout, *from.chain, layers.size(), placed.slots);
+  flattener flat(layout, *from.chain, layers.size(), placed.slots);
   auto const type = [&layers](int l) { return l < 0 ? -1 : layers[l].type; };
   for (placed_step const& p : placed.steps) {
     if (p.is_receive) {
@@ -87,9 +84,7 @@ STRETTO_COLD issue_list lower(placed_steps const& placed, lowering_source const&
       continue;
     }
     flat.begin(p);
-    auto const meets = [&](int l) {
-      return detail::meets_in_pairs(*from.facts(from.of, type(l)), *from.chain);
-    };
+    auto const meets = [&](int l) { return meets_in_pairs(*from.facts(from.of, type(l)), *from.chain); };
     for_each_body(p.what, layers, meets, [&](body_call const& body) {
       flat.paste(from.rows(from.of, body.what, type(body.forward_layer), type(body.backward_layer)), body, p);
     });
@@ -105,14 +100,14 @@ issue_list lower(placed_steps const& placed, Layers const& layers, chain_layout 
 
 /// The releases of a lowered table, in the order of its rows.
 template <class Layers>
-STRETTO_COLD detail::sequence<release> plan_releases(flat_table const& table, lowering_source const& from,
-                                                     chain_layout const& layout, Layers const& layers) {
+STRETTO_COLD sequence<release> plan_releases(flat_table const& table, lowering_source const& from,
+                                             chain_layout const& layout, Layers const& layers) {
   // By point of the chain: what layer reads there.
-  detail::sequence<block_facts const*> facts(layout.points(), nullptr);
+  sequence<block_facts const*> facts(layout.points(), nullptr);
   for (int l = 0; l < layers.size(); ++l) facts[layout.point(l)] = from.facts(from.of, layers[l].type);
   release_planner planner(table.ops.data(), static_cast<int>(table.ops.size()), table.groups);
   auto const is_metadata = [](void const* of, int group, int cell) {
-    auto const& at = *static_cast<detail::sequence<block_facts const*> const*>(of);
+    auto const& at = *static_cast<sequence<block_facts const*> const*>(of);
     block_facts const* const f = at[static_cast<unsigned long>(group) % at.size()];
     return f != nullptr && cells::is_root(cell) && f->root_is_metadata[cell - cells::first_root];
   };
@@ -120,10 +115,10 @@ STRETTO_COLD detail::sequence<release> plan_releases(flat_table const& table, lo
 }
 /// The same for schedule `S`.
 template <class S, class Layers>
-detail::sequence<release> plan_releases(flat_table const& table, chain_layout const& layout,
-                                        Layers const& layers) {
+sequence<release> plan_releases(flat_table const& table, chain_layout const& layout, Layers const& layers) {
   return plan_releases(table, source_of<S>(), layout, layers);
 }
 
+} // namespace detail
 } // namespace v0
 } // namespace stretto

@@ -6,7 +6,6 @@
 
 namespace stretto {
 inline namespace v0 {
-
 namespace detail {
 
 template <class Model, int Type, class Tensors> struct slots_of_type {
@@ -16,8 +15,6 @@ template <class Model, class Tensors, class Types> struct slots_of_types;
 template <class Model, class Tensors, int... Types>
 struct slots_of_types<Model, Tensors, std::integer_sequence<int, Types...>>
     : slots_of_type<Model, Types, Tensors>... {};
-
-} // namespace detail
 
 /// The states of all layers of a rank for all microbatches in flight, made once and addressed by (point of the chain,
 /// slot). The states of the layers lie where they read; where a chunk ends at another rank lies a boundary alone.
@@ -51,7 +48,7 @@ public:
 
   /// The tensor in a cell of the group at (point, slot). A value that this rank made is asked for its place in the graph
   /// until its writer's backward; one that came in lives on in its reader.
-  STRETTO_COLD detail::give_back<tensor> place_of(int point, int slot, int cell) {
+  STRETTO_COLD give_back<tensor> place_of(int point, int slot, int cell) {
     place const& here = place_at(point, slot);
     if (cells::is_chain_value(cell)) {
       tensor* const value = const_cast<tensor*>(here.state->value[cell]);
@@ -67,7 +64,7 @@ public:
   }
 
   /// Empties every state where it lies, as after a step that ended early.
-  STRETTO_COLD void give_back() {
+  STRETTO_COLD void give_back_all() {
     empty(types{});
     join();
   }
@@ -75,7 +72,7 @@ public:
 private:
   place& place_at(int point, int slot) { return places_[slot * layout_.points() + point]; }
   template <int Type> auto& slots_of() {
-    return static_cast<detail::slots_of_type<Model, Type, Tensors>&>(storage_).slots;
+    return static_cast<slots_of_type<Model, Type, Tensors>&>(storage_).slots;
   }
 
   template <int... Types> void make(std::integer_sequence<int, Types...>) {
@@ -84,7 +81,7 @@ private:
   }
   template <int Type> STRETTO_COLD void make_of_type() {
     auto& all = slots_of<Type>();
-    all = detail::sequence<slot<Model, Type, Tensors>>(slots_ * 1L * layers_.count(Type));
+    all = sequence<slot<Model, Type, Tensors>>(slots_ * 1L * layers_.count(Type));
     long next = 0;
     for (int s = 0; s < slots_; ++s)
       for (int l = 0; l < layers_.size(); ++l)
@@ -99,7 +96,7 @@ private:
     empty_each(ends_);
     empty_each(received_);
   }
-  template <class State> static void empty_each(detail::sequence<State>& states) {
+  template <class State> static void empty_each(sequence<State>& states) {
     // A named type, since a list could stand for too much where tensors are at::Tensor.
     for (State& state : states) state = State();
   }
@@ -128,11 +125,12 @@ private:
   layer_list<Model>& layers_;
   chain_layout const& layout_;
   int slots_;
-  detail::slots_of_types<Model, Tensors, types> storage_;
-  detail::sequence<boundary<tensor>> ends_;
-  detail::sequence<arrival> received_;
-  detail::sequence<place> places_;
+  slots_of_types<Model, Tensors, types> storage_;
+  sequence<boundary<tensor>> ends_;
+  sequence<arrival> received_;
+  sequence<place> places_;
 };
 
+} // namespace detail
 } // namespace v0
 } // namespace stretto

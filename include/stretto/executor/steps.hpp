@@ -6,6 +6,7 @@
 /// From the list of a rank to the bodies that run: which layer meets which, and where a microbatch keeps its state.
 namespace stretto {
 inline namespace v0 {
+namespace detail {
 
 /// One entry of a rank's plan with the slots of its microbatches: the place in the ring of states that a microbatch has
 /// while it is in flight. A call, or the receive of a message for `chunk`. Sends have no entry: they leave from inside the
@@ -68,13 +69,13 @@ public:
   int size() const { return static_cast<int>(taken_.size()); }
 
 private:
-  detail::sequence<int> slot_, left_;
-  detail::sequence<char> taken_;
+  sequence<int> slot_, left_;
+  sequence<char> taken_;
 };
 
 /// What one rank runs and receives, and how many slots that takes.
 struct placed_steps {
-  detail::sequence<placed_step> steps;
+  sequence<placed_step> steps;
   int slots = 0;
 };
 
@@ -107,5 +108,6 @@ STRETTO_COLD inline placed_steps place_steps(plan const& of, plan_steps const& l
   return placed;
 }
 
+} // namespace detail
 } // namespace v0
 } // namespace stretto

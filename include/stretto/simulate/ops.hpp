@@ -37,8 +37,8 @@ private:
 /// The table of one rank of a proved plan, for layers of the given shape.
 template <class Schedule>
 flat_table lower_rank(plan const& all, plan_steps const& lists, int rank, layer_shape const& layers) {
-  chain_layout const layout(all.facts(), rank, layers);
-  return lower<Schedule>(place_steps(all, lists, rank), layers, layout).table;
+  detail::chain_layout const layout(all.facts(), rank, layers);
+  return detail::lower<Schedule>(detail::place_steps(all, lists, rank), layers, layout).table;
 }
 
 /// The stage that produced what message row `o` of `rank` carries: the same number at both ends.
@@ -55,6 +55,7 @@ template <class Schedule> op_label label_of(plan_facts const& facts, int rank, o
   return {f.kind[f.first_phase_of(o.node)], o.what, o.on, o.layer, o.microbatch};
 }
 
+/// When an op runs, in the unit of the costs that it was simulated with.
 struct op_times {
   double start = 0;
   double end = 0;
