@@ -44,7 +44,8 @@ std::vector<fs::path> files_below(fs::path const& folder) {
   std::vector<fs::path> files;
   try {
     for (auto const& entry : fs::recursive_directory_iterator(folder))
-      if (entry.is_regular_file() && !entry.is_symlink()) files.push_back(entry.path());
+      // Where a link leads is not asked: one to itself leads to an error.
+      if (!entry.is_symlink() && entry.is_regular_file()) files.push_back(entry.path());
   } catch (fs::filesystem_error const& error) {
     throw input_error(fmt::format("--text: cannot read {}: {}; make it readable or name another folder",
                                   shown(error.path1().empty() ? folder : error.path1()),

@@ -128,6 +128,9 @@ TEST_CASE("a corpus holds a tenth out and never trains on it", "[torch]") {
   write(place / "a.txt", bytes.substr(0, 1000));
   write(place / "b/c.txt", bytes.substr(1000, 4000));
   write(place / "d.txt", bytes.substr(5000));
+  // Links are no text, wherever they lead.
+  fs::create_symlink("d.txt", place / "e");
+  fs::create_symlink("f", place / "f");
   corpus const text(place.path(), 59);
   CHECK(text.training_bytes() + text.held_out_bytes() == bytes.size());
 
