@@ -111,10 +111,12 @@ class Checks(unittest.TestCase):
         """What the checks of the rule table say after a change of theirs."""
         root = self.folder / "copy"
         shutil.rmtree(root, ignore_errors=True)
-        for name in ("tests", "docs", "include/stretto/rules.hpp"):
-            path = HERE.parent.parent / name
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copytree(path, root / name) if path.is_dir() else shutil.copy(path, root / name)
+        source = HERE.parent.parent
+        for path in (*source.glob("tests/**/*"), *source.glob("docs/**/*"), source / "include/stretto/rules.hpp"):
+            if path.is_file():
+                copy = root / path.relative_to(source)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copy)  # without the mode, which in a source tree may be to read only
         change(root)
         return "".join(self.check(root / "tests/compile_fail" / script)[1] for script in ("rules_covered.py", "errors_doc.py"))
 
