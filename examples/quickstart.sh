@@ -11,7 +11,8 @@ fail() { say "$*" >&2; exit 1; }
 
 if [ ! -f "$build/build.ninja" ]; then
   say "configuring $build"
-  rm -rf "$build"
+  { rm -rf "$build" && mkdir -p "$build"; } 2>/dev/null ||
+    fail "$build cannot be written here; name a folder elsewhere in STRETTO_BUILD."
   messages=$(meson setup "$build" --buildtype=release -Dtests=disabled -Dbench=disabled 2>&1) ||
     { printf '%s\n' "$messages" >&2; fail 'Meson could not configure the build; its messages above say why.'; }
 fi

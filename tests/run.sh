@@ -6,6 +6,10 @@ cd "$(dirname "$0")/.."
 sh examples/setup.sh --tests
 
 builds=${STRETTO_BUILDS:-build-tests}
+mkdir -p "$builds" 2>/dev/null || {
+  echo "run.sh: $builds cannot be written here; name a folder elsewhere in STRETTO_BUILDS" >&2
+  exit 1
+}
 jobs=$(nproc)
 logs= failed= skipped=
 

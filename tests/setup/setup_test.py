@@ -211,5 +211,30 @@ class Setup(unittest.TestCase):
         self.assertEqual(list((self.cache / "stretto").iterdir()), [])
 
 
+class Builds(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def test_scripts_say_where_to_build_when_they_cannot_here(self):
+        """As in a source tree that may only be read, which keeps out everybody but root."""
+        for script, variable in (("examples/quickstart.sh", "STRETTO_BUILD"), ("tests/run.sh", "STRETTO_BUILDS")):
+            copy = self.folder / script
+            copy.parent.mkdir(exist_ok=True)
+            shutil.copyfile(SETUP.parent.parent / script, copy)
+            (self.folder / "examples/setup.sh").write_text("exit 0")
+            result = subprocess.run(["sh", copy], env={**os.environ, variable: "/dev/null/build"}, capture_output=True, text=True)
+            self.assertEqual(result.returncode, 1)
+            self.assertRegex(result.stderr, f"^[a-z]+(.sh)?: /dev/null/build cannot be written here; name a folder elsewhere in {variable}.?\n$")
+
+    def test_meson_refuses_a_torch_root_without_torch(self):
+        """It would leave out what was asked for."""
+        result = subprocess.run(["meson", "setup", self.folder / "build", SETUP.parent.parent, "-Dtests=disabled", "-Dbench=disabled",
+                                 "-Dcuda=disabled", "-Dtorch_root=/no/such/torch"], capture_output=True, text=True)
+        self.assertEqual(result.returncode, 1, result.stdout)
+        self.assertIn("-Dtorch_root=/no/such/torch leads to no libtorch that links; give", result.stdout)
+
+
 if __name__ == "__main__":
     unittest.main()
