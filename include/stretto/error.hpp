@@ -60,6 +60,8 @@ template <class Subject, class... Facts> struct recompute_spans_cut { static_ass
 template <class Subject, class... Facts> struct no_objective { static_assert(never<Subject>, STRETTO_E65); };
 template <class Subject, class... Facts> struct wrong_phases { static_assert(never<Subject>, STRETTO_E68); };
 template <class Subject, class... Facts> struct uncallable { static_assert(never<Subject>, STRETTO_E70); };
+template <class Subject, class... Facts> struct no_constant { static_assert(never<Subject>, STRETTO_E71); };
+template <class Subject, class... Facts> struct unfit_saved { static_assert(never<Subject>, STRETTO_E72); };
 template <class Subject, class... Facts> struct aliased_wrongly { static_assert(never<Subject>, STRETTO_E39); };
 template <class Subject, class... Facts> struct size_out_of_range { static_assert(never<Subject>, STRETTO_E40); };
 template <class Subject, class... Facts> struct no_such_place { static_assert(never<Subject>, STRETTO_E45); };

@@ -204,6 +204,12 @@
 #define STRETTO_E70 \
   "stretto[E70]: a pass of a phase is nothing that can be called with io; write public void forward(auto& io), " \
   "and backward, backward_input and backward_weight likewise"
+#define STRETTO_E71 \
+  "stretto[E71]: has_weights or in_flight of a phase, or in_flight of its communicator, is no constant or missing; " \
+  "write static constexpr bool has_weights = ..., static constexpr int in_flight = ..."
+#define STRETTO_E72 \
+  "stretto[E72]: what a phase keeps in io.saved() has no empty state; make its type saved default constructible " \
+  "and assignable"
 
 /// Every rule: its code, and its name here, in `fault` and in namespace `error`.
 #define STRETTO_RULES(rule) \
@@ -226,7 +232,8 @@
   rule(E59, cannot_split) rule(E60, no_such_rank) rule(E61, no_peers) \
   rule(E62, other_model) rule(E63, slot_in_use) rule(E64, recompute_spans_cut) \
   rule(E65, no_objective) rule(E66, no_layer_before) rule(E67, no_layer_behind) \
-  rule(E68, wrong_phases) rule(E69, unsaved_read) rule(E70, uncallable)
+  rule(E68, wrong_phases) rule(E69, unsaved_read) rule(E70, uncallable) \
+  rule(E71, no_constant) rule(E72, unfit_saved)
 // clang-format on
 
 namespace stretto {

@@ -33,6 +33,29 @@ struct KindOnly {
   static constexpr phase_kind kind = attn;
 };
 
+struct Abstract : Listing<values<>, values<>> {
+  virtual ~Abstract() = default;
+  virtual void run() = 0;
+};
+struct fixed_limit {
+  static constexpr long in_flight = 2;
+};
+struct member_limit {
+  int in_flight = 2;
+};
+struct named_limit {
+  static constexpr char const* in_flight = "2";
+};
+template <class Communicator> struct Limited : Listing<values<>, values<>> {
+  using communicator = Communicator;
+};
+struct LimitedItself : Listing<values<>, values<>> {
+  int in_flight = 2;
+};
+struct Weighty : Listing<values<>, values<>> {
+  bool has_weights = true;
+};
+template <class Kept> struct Keeping : Listing<values<>, values<>> { using saved = Kept; };
 union Either {
   static constexpr phase_kind kind = attn;
   static constexpr bool has_weights = true;
@@ -56,6 +79,27 @@ TEST_CASE("items of a block are phases and cuts", "[items]") {
   CHECK(check<plain volatile>().what == fault::not_a_phase);
   CHECK(check<plain&>().what == fault::not_a_phase);
   CHECK(check<Either>().what == fault::not_a_phase);
+  CHECK(check<Abstract>().what == fault::not_a_phase);
+}
+
+TEST_CASE("what a phase says of itself in numbers is constant", "[items]") {
+  CHECK(check<Limited<fixed_limit>>().what == fault::none);
+  CHECK(check<Limited<member_limit>>().what == fault::no_constant);
+  CHECK(check<Limited<named_limit>>().what == fault::no_constant);
+  CHECK(check<Limited<stranger>>().what == fault::no_constant);
+  CHECK(check<LimitedItself>().what == fault::no_constant);
+  CHECK(check<Weighty>().what == fault::no_constant);
+}
+
+TEST_CASE("what a phase keeps can be made empty", "[items]") {
+  CHECK(check<Keeping<int>>().what == fault::none);
+  CHECK(check<Keeping<rows>>().what == fault::none);
+  CHECK(check<Keeping<int const>>().what == fault::unfit_saved);
+  CHECK(check<Keeping<int&>>().what == fault::unfit_saved);
+  CHECK(check<Keeping<int[2]>>().what == fault::unfit_saved);
+  CHECK(check<Keeping<void>>().what == fault::unfit_saved);
+  CHECK(check<Keeping<declared_only>>().what == fault::unfit_saved);
+  CHECK(check<Keeping<Abstract>>().what == fault::unfit_saved);
 }
 
 TEST_CASE("what a phase lists are values", "[items]") {

@@ -91,13 +91,7 @@ struct block_builder {
   template <class Item> constexpr void limit(int p) {
     int most = 0;
     if constexpr (requires { typename Item::communicator; }) {
-      constexpr bool says_how_many = requires {
-        { Item::communicator::in_flight } -> std::convertible_to<int>;
-      };
-      static_assert(says_how_many,
-                    "stretto: the communicator that a phase names needs a member "
-                    "'static constexpr int in_flight': how many handles may live at once (0: any number)");
-      if constexpr (says_how_many) most = Item::communicator::in_flight;
+      most = Item::communicator::in_flight;
       f.limited[p] = id_of<typename Item::communicator>();
     } else if constexpr (requires { Item::in_flight; }) {
       most = Item::in_flight;

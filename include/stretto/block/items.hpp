@@ -68,7 +68,39 @@ concept phase_like = std::is_class_v<Item> && std::same_as<Item, std::remove_cv_
   { Item::has_weights } -> std::convertible_to<bool>;
   typename Item::reads;
   typename Item::writes;
-} && !std::is_final_v<Item>;
+} && !std::is_final_v<Item> && !std::is_abstract_v<Item>;
+
+/// What a phase says of itself in numbers is known when its block is. Asked with a cast in the argument of an alias: in that of a class
+/// g++ 12 stops at a member that is not static.
+template <class Item> inline constexpr bool has_constant_weights = requires {
+  typename std::bool_constant<static_cast<bool>(Item::has_weights)>;
+};
+template <class Limited> inline constexpr bool has_constant_limit = requires {
+  typename std::bool_constant<static_cast<int>(Limited::in_flight) == 0>;
+};
+template <class Item> constexpr bool has_constants() {
+  if constexpr (!has_constant_weights<Item>)
+    return false;
+  else if constexpr (requires { typename Item::communicator; })
+    return has_constant_limit<typename Item::communicator>;
+  else if constexpr (requires { Item::in_flight; })
+    return has_constant_limit<Item>;
+  else
+    return true;
+}
+
+/// What a phase keeps is made empty with its slot, and emptied by assignment.
+template <class Saved>
+concept can_be_emptied = requires(Saved& saved) {
+  sizeof(Saved);
+  saved = Saved{};
+};
+template <class Item> constexpr bool saves_well() {
+  if constexpr (requires { typename Item::saved; })
+    return can_be_emptied<typename Item::saved>;
+  else
+    return true;
+}
 
 template <class Value>
 concept value_like = requires {
@@ -157,6 +189,10 @@ template <class Item> constexpr item_finding check_item() {
     return {};
   else if constexpr (!phase_like<Item>)
     return {fault::not_a_phase};
+  else if constexpr (!has_constants<Item>())
+    return {fault::no_constant};
+  else if constexpr (!saves_well<Item>())
+    return {fault::unfit_saved};
   else
     return check_phase<typename Item::reads, typename Item::writes, typename list_of<Item, 2>::type,
                        typename list_of<Item, 3>::type>();
@@ -204,6 +240,13 @@ using faulty_value =
 template <fault What, class Check, class List> struct items_verdict {};
 template <class Check, class List> struct items_verdict<fault::not_a_phase, Check, List> {
   static_assert(sizeof(error::not_a_phase<faulty_item<Check, List>>));
+};
+template <class Check, class List> struct items_verdict<fault::no_constant, Check, List> {
+  static_assert(sizeof(error::no_constant<faulty_item<Check, List>>));
+};
+template <class Check, class List> struct items_verdict<fault::unfit_saved, Check, List> {
+  using item = faulty_item<Check, List>;
+  static_assert(sizeof(error::unfit_saved<item, typename item::saved>));
 };
 template <class Check, class List> struct items_verdict<fault::not_a_value, Check, List> {
   static_assert(sizeof(error::not_a_value<faulty_item<Check, List>, faulty_value<Check, List>>));

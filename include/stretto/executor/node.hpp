@@ -291,7 +291,7 @@ private:
   }
   template <int Ph> STRETTO_ALWAYS_INLINE void forget_saved() const {
     if constexpr (requires { typename phase_type<Ph>::saved; })
-      static_cast<saved_cell<phase_type<Ph>>&>(state).content = {};
+      static_cast<saved_cell<phase_type<Ph>>&>(state).content = typename phase_type<Ph>::saved{};
   }
 };
 
