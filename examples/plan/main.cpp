@@ -32,6 +32,7 @@ struct options {
   std::string ranks = "4", microbatches = "8", chunks;
   std::string layer, replay = "chunks", layers, measured;
   bool names_plan = false; ///< a flag says which plan
+  bool names_pipeline = false;
   bool comm = false, json = false, compare = false;
 };
 
@@ -163,13 +164,19 @@ std::string answer(options given) {
     require_one_of("--format", given.format, {"golden", "text", "mermaid", "svg", "trace"});
   if (!given.measured.empty()) return measured_answer(given);
   if (!given.layer.empty()) return layer_answer(given);
+  if (given.comm && given.replay == "phases")
+    throw usage_error("--comm lists messages between chunks; leave it out, or --replay phases");
   if (given.comm && given.format.empty()) given.format = "golden";
   if (given.comm && given.format != "golden")
     throw usage_error("--comm lists messages; it goes with --format golden only");
+  if (given.format == "golden" && !given.costs.empty())
+    throw usage_error("--format golden lists calls without times; leave --costs out, or take --format text");
   if (given.json && !given.format.empty())
     throw usage_error("--json reports a simulation; leave --format out");
   if (given.compare && !given.format.empty())
     throw usage_error("--compare prints a table; leave --format and --comm out");
+  if (given.compare && given.names_pipeline)
+    throw usage_error("--compare simulates every pipeline; leave --pipeline out, or --compare");
   require_one_of("--replay", given.replay, {"chunks", "phases"});
   if (!given.layers.empty() && given.replay != "phases")
     throw usage_error(
@@ -252,6 +259,7 @@ int main(int count, char** words) {
   } catch (CLI::ParseError const& error) {
     return refuse((shown_sentence(error.what()) + "; plan --help lists what there is").c_str());
   }
+  given.names_pipeline = app.count("--pipeline") > 0;
   for (char const* const flag :
        {"--pipeline", "--ranks", "--microbatches", "--chunks", "--replay", "--layers"})
     given.names_plan = given.names_plan || app.count(flag) > 0;

@@ -58,6 +58,11 @@ def check_flags(program: str) -> None:
     refused(program, "--comm", "--comm", "--format", "svg")
     refused(program, "--json", "--json", "--format", "svg")
     refused(program, "--compare", "--compare", "--format", "golden")
+    # What would have no effect.
+    refused(program, "--compare simulates every pipeline", "--compare", "--pipeline", "gpipe")
+    refused(program, "--compare prints a table; leave --format", "--compare", "--comm")
+    refused(program, "--format golden lists calls without times", "--format", "golden", "--costs", "deepseek_h800")
+    refused(program, "leave it out, or --replay phases", "--replay", "phases", "--comm")
     refused(program, "--help", "--bogus")
     refused(program, "--help", "stray")
     refused(program, "--help", "--ranks")
