@@ -116,6 +116,61 @@ TEST_CASE("experts on several ranks agree with all experts at hand", "[torch]") 
   }
 }
 
+namespace {
+
+struct counted_rows : host::communicator {
+  explicit counted_rows(host::communicator of) : host::communicator(std::move(of)) {}
+  void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows,
+                  std::size_t row_bytes) {
+    bytes.push_back(row_bytes);
+    host::communicator::all_to_all(send, send_rows, receive, receive_rows, row_bytes);
+  }
+  std::vector<std::size_t> bytes; ///< of a row, by call
+};
+
+} // namespace
+
+TEST_CASE("of what lies beside rows the gradient goes back with theirs, and nothing goes forth", "[torch]") {
+  auto const ranks = GENERATE(1, 2, 3);
+  auto const which = GENERATE(0, 1, 2, 3);
+  ids_of_rank const patterns[] = {random_ids, all_to_the_first, nothing_on_rank_0, nothing_at_all};
+  CAPTURE(ranks, which);
+  struct gradients {
+    at::Tensor x, beside, of_rows, expected;
+  };
+  std::vector<gradients> found(static_cast<std::size_t>(ranks));
+  host::group group(ranks);
+  group.run([&](int rank) {
+    st::use_one_thread();
+    auto const count = patterns[which](rank, 2 * ranks).numel();
+    auto const sorted = st::order_by_expert(patterns[which](rank, 2 * ranks), 2 * ranks);
+    counted_rows rows(group.communicator(rank));
+    st::expert_parallel<counted_rows> comm(rows, 2);
+    decltype(comm)::handle made;
+    decltype(comm)::routing const where{{sorted.rows.begin(), sorted.rows.end()}};
+    auto const x = random_tensor({count, channels}, at::kFloat, static_cast<std::uint64_t>(rank))
+                       .set_requires_grad(true);
+    auto const beside = at::ones({count, 1}, at::kDouble).set_requires_grad(true);
+    auto const [arrived, unread] = st::dispatch_rows(comm, x, beside, where, made);
+    auto const forth = rows.bytes.size();
+    auto const from = arrived.detach();
+    if (unread.sizes() != at::IntArrayRef{from.size(0), 1} || unread.scalar_type() != at::kDouble ||
+        unread.storage().nbytes() > sizeof(double))
+      throw std::logic_error("what stands for the numbers is not as one number of each row");
+    auto const back =
+        ag::grad({arrived, unread}, {x, beside}, {2 * from, from.select(1, 3).unsqueeze(1).to(at::kDouble)});
+    // Counts and rows; rows and numbers.
+    if (forth != 2 || rows.bytes.size() != 4 || rows.bytes[2] != channels * 4 || rows.bytes[3] != 8)
+      throw std::logic_error("other calls than rows forth and both gradients back");
+    found[static_cast<std::size_t>(rank)] = {x.detach(), back[1], back[0],
+                                             x.detach().select(1, 3).unsqueeze(1).to(at::kDouble)};
+  });
+  for (auto const& each : found) {
+    CHECK(same_bits(each.of_rows, 2 * each.x));
+    CHECK(same_bits(each.beside, each.expected));
+  }
+}
+
 TEST_CASE("the exchange moves every type of row", "[torch]") {
   auto const type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
   host::group group(2);

@@ -80,6 +80,27 @@ node_under_test const remaking_node{
       return tensors{st::apply_weighted(product_of_squares{{}, x[0].detach()}, x[0].square(), w[0])};
     }};
 
+/// Weighs its results by numbers of their rows, for whoever multiplies by them later.
+struct product_to_be_weighed : st::linear_op {
+  mutable at::Tensor along{};
+  at::Tensor input_gradient(at::Tensor const& x, at::Tensor const& dy, at::Tensor const& w) const {
+    auto dx = linear_op::input_gradient(dy, w);
+    along = dx.mul(x).sum(1, true);
+    return dx;
+  }
+  at::Tensor beside_gradient() const { return std::exchange(along, {}); }
+};
+static_assert(st::beside_op<product_to_be_weighed> && !st::beside_op<st::linear_op>);
+tensors rows_of_8_and_numbers(at::ScalarType type, int m) {
+  return {rows_of_8(type, m)[0], random_tensor({24, 1}, type, 300 + static_cast<std::uint64_t>(m))};
+}
+
+node_under_test const beside_node{
+    linear_node.make, rows_of_8_and_numbers, [](parameters& w, tensors const& x) {
+      auto const product = st::apply_weighted(product_to_be_weighed{}, x[0], x[1], w[0]);
+      return tensors{product * x[1].detach().exp()};
+    }};
+
 node_under_test const no_rows_node{expert_node.make,
                                    [](at::ScalarType type, int) {
                                      return tensors{random_tensor({0, 8}, type, 1)};
@@ -158,6 +179,7 @@ named_node const nodes[] = {{"linear", &linear_node},
                             {"experts without rows", &no_rows_node},
                             {"experts that accumulate", &accumulating_node},
                             {"rows that are made again", &remaking_node},
+                            {"a second input", &beside_node},
                             {"embedding", &embedding_node},
                             {"mixed", &mixed_node},
                             {"frozen", &frozen_node},
@@ -238,6 +260,18 @@ TEST_CASE("rows that are made again are not kept, and change no bit", "[torch]")
   auto const kept = st::linear(rows, w);
   CHECK(rows.use_count() > 1);
   CHECK(same_bits(remade, kept));
+}
+
+TEST_CASE("a second input has a gradient also where the first has none", "[torch]") {
+  bool const of_rows = GENERATE(true, false);
+  auto w = weight("w", {8, 12}, at::kDouble, 1);
+  auto const x = random_tensor({24, 8}, at::kDouble, 2).set_requires_grad(of_rows);
+  auto const logs = random_tensor({24, 1}, at::kDouble, 3).set_requires_grad(true);
+  auto const dy = random_tensor({24, 12}, at::kDouble, 4);
+  auto const y = st::apply_weighted(product_to_be_weighed{}, x, logs, w) * logs.detach().exp();
+  auto const theirs = x.detach().mm(w.data()) * logs.exp();
+  CHECK(at::allclose(::torch::autograd::grad({y}, {logs}, {dy})[0],
+                     ::torch::autograd::grad({theirs}, {logs}, {dy})[0], 1e-12, 1e-12));
 }
 
 TEST_CASE("experts refuse counts that do not fit", "[torch]") {

@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <concepts>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -24,6 +25,8 @@ namespace torch {
 ///   what is summed does not depend on who asks.
 /// An object of the type holds what else it needs, such as rows per expert, or what `output` keeps for the gradients. If it has
 /// - `input()`, which makes `x` again to the bit, then `x` is not kept for the gradient of the weight, whose `x` this is.
+/// - `beside_gradient()`, it has a second input, which `output` does not read, and this is its gradient; called behind
+///   `input_gradient`.
 template <class Op>
 concept accumulating_op = requires(Op const& op, at::Tensor const& t) {
   op.add_weight_gradient(t, t, t);
@@ -31,6 +34,10 @@ concept accumulating_op = requires(Op const& op, at::Tensor const& t) {
 template <class Op>
 concept remaking_op = requires(Op const& op) {
   { op.input() } -> std::same_as<at::Tensor>;
+};
+template <class Op>
+concept beside_op = requires(Op const& op) {
+  { op.beside_gradient() } -> std::same_as<at::Tensor>;
 };
 template <class Op>
 concept input_reading_op = requires(Op const& op, at::Tensor const& t) {
@@ -87,7 +94,8 @@ template <weighted_op Op> struct weighted_function : ::torch::autograd::Function
   using state_type = weighted_state<Op>;
 
   static at::Tensor forward(::torch::autograd::AutogradContext* saved, at::Tensor const& x,
-                            at::Tensor const& link, c10::intrusive_ptr<state_type> const& state) {
+                            at::Tensor const& link, std::optional<at::Tensor> const& /*beside*/,
+                            c10::intrusive_ptr<state_type> const& state) {
     auto& weight = *state->weight;
     saved->saved_data["state"] = c10::IValue::make_capsule(state);
     saved->saved_data["deferred"] = !link.is_same(weight.leaf());
@@ -105,12 +113,15 @@ template <weighted_op Op> struct weighted_function : ::torch::autograd::Function
     auto const weight = variables[1].detach();
     auto const& dy = output_gradients[0];
 
-    ::torch::autograd::variable_list gradients(3);
-    if (saved->needs_input_grad(0)) {
+    ::torch::autograd::variable_list gradients(4);
+    bool of_inputs = saved->needs_input_grad(0);
+    if constexpr (beside_op<Op>) of_inputs |= saved->needs_input_grad(2);
+    if (of_inputs) {
       if constexpr (input_reading_op<Op>)
         gradients[0] = op.input_gradient(x, dy, weight);
       else
         gradients[0] = op.input_gradient(dy, weight);
+      if constexpr (beside_op<Op>) gradients[2] = op.beside_gradient();
     }
     if (!state->weight->trainable()) return gradients;
     if (!saved->saved_data["deferred"].toBool()) {
@@ -141,17 +152,30 @@ template <weighted_op Op> struct weighted_function : ::torch::autograd::Function
   }
 };
 
+template <weighted_op Op>
+at::Tensor apply_weighted(Op op, at::Tensor const& x, std::optional<at::Tensor> const& beside,
+                          parameter& weight) {
+  auto state = c10::make_intrusive<weighted_state<Op>>(std::move(op), weight);
+  auto const [context, stage] = node_in_progress();
+  auto const deferred = stage == node_stage::forward && weight.trainable();
+  return weighted_function<Op>::apply(x, deferred ? context->anchor() : weight.leaf(), beside, state);
+}
+
 } // namespace detail
 
 /// `op.output(x, w)`, differentiable. Inside a forward scope the weight gradient goes straight into the parameter's
 /// accumulator, when backward visits the operation or, with split passes, in `backward_weight`. Elsewhere it is an
 /// ordinary function of the graph, unless the operation accumulates by itself. All three run the same operations and give
 /// the same bits.
-template <weighted_op Op> at::Tensor apply_weighted(Op op, at::Tensor const& x, parameter& weight) {
-  auto state = c10::make_intrusive<detail::weighted_state<Op>>(std::move(op), weight);
-  auto const [context, stage] = node_in_progress();
-  auto const deferred = stage == node_stage::forward && weight.trainable();
-  return detail::weighted_function<Op>::apply(x, deferred ? context->anchor() : weight.leaf(), state);
+template <weighted_op Op>
+requires(!beside_op<Op>) at::Tensor apply_weighted(Op op, at::Tensor const& x, parameter& weight) {
+  return detail::apply_weighted(std::move(op), x, std::nullopt, weight);
+}
+/// The same of an operation with a second input.
+template <weighted_op Op>
+requires beside_op<Op> at::Tensor apply_weighted(Op op, at::Tensor const& x, at::Tensor const& beside,
+                                                 parameter& weight) {
+  return detail::apply_weighted(std::move(op), x, beside, weight);
 }
 
 } // namespace torch
