@@ -38,7 +38,7 @@ layer_size size_of_layer(options const& o, int layer) {
   // Slots are rows, whether they are filled or not.
   std::size_t const tokens = size(o.batch) * size(m.sequence);
   std::size_t const rows = o.capacity > 0 ? experts * size(slots_of(o)) / tokens : top_k;
-  made.of_token += 2 * shared * ffn + rows * (2 * hidden + 2 * ffn);
+  made.of_token += 2 * shared * ffn + rows * (hidden + 2 * ffn);
   made.wide_of_token += experts;
   return made;
 }

@@ -88,26 +88,38 @@ TEST_CASE("the model's kernels compute what torch's operations do on the CPU", "
   SECTION("swiglu") {
     auto const both = some({37, 2 * width}, 1), dy = some({37, width}, 2);
     auto const rounding = type == at::kBFloat16 ? 2e-2 : 1e-5;
-    auto const exact = swiglu_backward(both, dy);
+    bool const along = GENERATE(false, true);
+    auto const exact = swiglu_backward(both, dy, along);
     check_near({swiglu(both.to(at::kCUDA, type))}, {swiglu(both)}, rounding);
-    auto const made = swiglu_backward(both.to(at::kCUDA, type), dy.to(at::kCUDA, type));
+    auto const there = [&] {
+      return swiglu_backward(both.to(at::kCUDA, type), dy.to(at::kCUDA, type), along);
+    };
+    auto const made = there();
     check_near({made.d_both, made.y}, {exact.d_both, exact.y}, rounding);
+    REQUIRE(made.along.defined() == along);
+    if (along) {
+      CHECK(made.along.scalar_type() == at::kFloat);
+      check_near({made.along}, {exact.along}, rounding);
+      CHECK(same_bits(made.along.cpu(), there().along.cpu()));
+      auto const none = swiglu_backward(both.narrow(0, 0, 0).to(at::kCUDA, type),
+                                        dy.narrow(0, 0, 0).to(at::kCUDA, type), true);
+      CHECK(none.along.sizes() == at::IntArrayRef{0, 1});
+    }
     CHECK(same_bits(made.y.cpu(), swiglu(both.to(at::kCUDA, type)).cpu()));
   }
   SECTION("rows that are chosen") {
     int const choices = GENERATE(1, 3);
     bool const placed = GENERATE(true, false);
+    auto const weights = some({37, choices}, 2);
     auto const order = at::randperm(37 * choices, at::detail::createCPUGenerator(7), at::kLong);
     auto const chosen = [&](tensors const& x) {
       auto const there = order.to(x[0].device()), place = there.argsort();
       auto const spread = spread_rows(x[0], there, place, choices);
-      auto const weights = x[1].to(wide_type(x[1].scalar_type()));
-      // The gradient takes the place of these rows.
+      auto const by = weights.to(x[0].device(), wide_type(x[0].scalar_type()));
       auto const rows = spread.mul(0.5);
-      return tensors{placed ? weigh_rows(x[0], rows, weights, there, place) : weigh_rows(x[0], rows, weights),
-                     spread};
+      return tensors{placed ? weigh_rows(x[0], rows, by, there, place) : weigh_rows(x[0], rows, by), spread};
     };
-    check_against_cpu(chosen, {some({37, width}, 1), some({37, choices}, 2)}, type);
+    check_against_cpu(chosen, {some({37, width}, 1)}, type);
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -178,4 +179,34 @@ TEST_CASE("the gradient of the whole model is that of finite differences", "[tor
       ++parameters;
     }
   CHECK(parameters >= 25);
+}
+
+TEST_CASE("a router's gradient by the logarithms of its weights is that by the weights", "[torch]") {
+  auto config = tiny();
+  config.top_k = GENERATE(1, 2, 4);
+  config.auxiliary = 0;
+  // Large logits make weights that are zero in every type.
+  double const size = GENERATE(1.0, 1e5);
+  CAPTURE(config.top_k, size);
+  step_data step;
+  step.resize(config.layers, 1, 1);
+  router tested({config, "layers.0."}, step, 0);
+  stretto::torch::parameter* weight = nullptr;
+  tested.for_each_parameter([&](model_parameter each) { weight = each.weight; });
+  auto generator = at::detail::createCPUGenerator(1);
+  auto const draw = [&](at::IntArrayRef sizes) { return at::randn(sizes, generator, at::kDouble); };
+  auto const x = draw({20, config.hidden}).mul_(size).set_requires_grad(true);
+  auto const gradient = draw({20, config.top_k});
+
+  auto const chosen = tested({x, x, nullptr}, 0);
+  CHECK_FALSE(chosen.weights.requires_grad());
+  auto weights = x.mm(weight->leaf()).softmax(-1).gather(1, chosen.ids);
+  if (config.top_k > 1) weights = weights / weights.sum(1, true);
+  CHECK(at::allclose(chosen.weights, weights, 1e-14, 0));
+  CHECK((weights == 0).any().item<bool>() == (size > 1 && config.top_k > 1));
+
+  auto const exact = torch::autograd::grad({weights}, {x}, {gradient})[0];
+  auto const ours = torch::autograd::grad({chosen.log_weights}, {x}, {gradient * chosen.weights})[0];
+  CHECK(at::allclose(ours, exact, 1e-12, 1e-13));
+  if (size == 1) CHECK(exact.abs().max().item<double>() > 1e-2);
 }

@@ -1,6 +1,7 @@
 #include "bits.hpp"
 #include "node_ways.hpp"
 
+#include <train_moe/model/expert_products.hpp>
 #include <train_moe/model/swiglu.hpp>
 
 #include <catch2/catch_test_macros.hpp>
@@ -10,6 +11,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace st = stretto::torch;
@@ -53,6 +56,71 @@ TEST_CASE("swiglu that is made again in backward has the bits of one that is kep
     for (std::size_t i = 0; i < kept.of_weights.size(); ++i)
       CHECK(same_bits(found.of_weights[i], kept.of_weights[i]));
   }
+}
+
+namespace {
+
+node_under_test::parameters weights_of_experts(at::ScalarType type) {
+  node_under_test::parameters made;
+  made.push_back(st::parameter("up", random_tensor({3, 8, 24}, type, 1)));
+  made.push_back(st::parameter("down", random_tensor({3, 12, 8}, type, 2)));
+  return made;
+}
+/// Rows and the logarithms of their weights, among them one of weight 1 and two of weight 0.
+template <int Rows> tensors weighed_rows(at::ScalarType type, int m) {
+  auto const seed = static_cast<std::uint64_t>(m);
+  auto logs = random_tensor({Rows, 1}, train_moe::wide_type(type), 200 + seed);
+  if (Rows > 0) logs[0].zero_(), logs.narrow(0, Rows - 2, 2).fill_(-std::numeric_limits<double>::infinity());
+  return {random_tensor({Rows, 8}, type, 100 + seed), logs};
+}
+/// The one in the middle has no rows.
+template <int Rows> std::vector<std::int64_t> rows_of_experts() { return {Rows * 5 / 6, 0, Rows / 6}; }
+
+/// Weighed by numbers without a gradient, as where rows are weighed on another rank.
+template <int Rows>
+node_under_test const weighed_elsewhere{
+    weights_of_experts, weighed_rows<Rows>, [](node_under_test::parameters& w, tensors const& x) {
+      auto const& linears = train_moe::expert_linears_of_torch;
+      auto const both = linears.plain(x[0], rows_of_experts<Rows>(), w[0]);
+      auto const y = linears.after_swiglu(both, x[1], rows_of_experts<Rows>(), w[1]);
+      return tensors{y * x[1].detach().exp().to(y.scalar_type())};
+    }};
+template <int Rows>
+node_under_test const weighed_by_torch{
+    weights_of_experts, weighed_rows<Rows>, [](node_under_test::parameters& w, tensors const& x) {
+      auto const both = st::expert_linear(x[0], rows_of_experts<Rows>(), w[0]);
+      auto const y = st::expert_linear(at::silu(both.narrow(1, 0, 12)) * both.narrow(1, 12, 12),
+                                       rows_of_experts<Rows>(), w[1]);
+      return tensors{y * x[1].exp().to(y.scalar_type())};
+    }};
+
+} // namespace
+
+TEST_CASE("experts know the gradient of the logarithm of a row's weight, and of a weight of zero",
+          "[torch]") {
+  st::use_one_thread();
+  auto const type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
+  bool const any_rows = GENERATE(true, false);
+  auto const how = GENERATE(way::ordinary, way::whole, way::split, way::split_late);
+  CAPTURE(type, any_rows, static_cast<int>(how));
+  auto const found = gradients_of(any_rows ? weighed_elsewhere<24> : weighed_elsewhere<0>, type, how);
+  auto const exact = gradients_of(any_rows ? weighed_by_torch<24> : weighed_by_torch<0>, type, way::ordinary);
+  auto const rounding = type == at::kBFloat16 ? 4e-2 : type == at::kFloat ? 1e-5 : 1e-13;
+  for (std::size_t i = 0; i < exact.of_inputs.size(); ++i) {
+    REQUIRE(found.of_inputs[i].sizes() == exact.of_inputs[i].sizes());
+    if (i % 2 == 0) {
+      CHECK(same_bits(found.of_inputs[i], exact.of_inputs[i]));
+      continue;
+    }
+    auto const apart = (found.of_inputs[i] - exact.of_inputs[i]).norm().item<double>();
+    CHECK(apart <= rounding * exact.of_inputs[i].norm().item<double>());
+    if (any_rows) {
+      CHECK(exact.of_inputs[i].abs().max().item<double>() > 1);
+      CHECK(found.of_inputs[i].narrow(0, 22, 2).eq(0).all().item<bool>());
+    }
+  }
+  for (std::size_t i = 0; i < exact.of_weights.size(); ++i)
+    CHECK(same_bits(found.of_weights[i], exact.of_weights[i]));
 }
 
 TEST_CASE("swiglu's gradient takes the place of what it read, which is not differentiated again", "[torch]") {

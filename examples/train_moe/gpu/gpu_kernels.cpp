@@ -57,12 +57,14 @@ public:
                     width_of(y));
     return y;
   }
-  swiglu_results swiglu_backward(at::Tensor const& both, at::Tensor const& dy) const override {
+  swiglu_results swiglu_backward(at::Tensor const& both, at::Tensor const& dy, bool along) const override {
     auto const from = ready(both), of = ready(dy);
     auto const d_both = room_for_gradient(both, from);
+    auto const sums = along ? at::empty({of.size(0), 1}, of.options().dtype(at::kFloat)) : at::Tensor();
     kernels::swiglu_backward(current(), type_of(d_both), from.const_data_ptr(), of.mutable_data_ptr(),
-                             d_both.mutable_data_ptr(), of.size(0), width_of(of));
-    return {d_both, of};
+                             d_both.mutable_data_ptr(), along ? sums.mutable_data_ptr<float>() : nullptr,
+                             of.size(0), width_of(of));
+    return {d_both, of, sums};
   }
   at::Tensor turn(at::Tensor const& q, at::Tensor const& k, at::Tensor const& v, at::Tensor const& cosine,
                   at::Tensor const& sine, double direction) const override {
@@ -82,29 +84,26 @@ public:
                    at::Tensor const& place) const override {
     auto const added_to = ready(x), from = ready(rows), by = ready(weights);
     auto y = at::empty(x.sizes(), x.options());
-    kernels::weigh_rows(current(), type_of(y),
-                        {from.const_data_ptr(), numbers_of(place), x.size(0), choices_of(by), width_of(y)},
-                        by.const_data_ptr<float>(), added_to.const_data_ptr(), y.mutable_data_ptr());
+    kernels::weigh_rows(current(), type_of(y), {numbers_of(place), x.size(0), choices_of(by), width_of(y)},
+                        from.const_data_ptr(), by.const_data_ptr<float>(), added_to.const_data_ptr(),
+                        y.mutable_data_ptr());
     return y;
   }
-  weigh_gradients weigh_backward(at::Tensor const& dy, at::Tensor const& rows, at::Tensor const& weights,
-                                 at::Tensor const& place) const override {
-    auto const of = ready(dy), from = ready(rows), by = ready(weights);
-    weigh_gradients made{room_for_gradient(rows, from), at::empty(by.sizes(), by.options())};
-    kernels::weigh_rows_gradients(
-        current(), type_of(of),
-        {from.const_data_ptr(), numbers_of(place), by.size(0), choices_of(by), width_of(of)},
-        by.const_data_ptr<float>(), of.const_data_ptr(), made.rows.mutable_data_ptr(),
-        made.weights.mutable_data_ptr<float>());
-    return made;
+  at::Tensor weigh_backward(at::Tensor const& dy, at::Tensor const& weights,
+                            at::Tensor const& place) const override {
+    auto const of = ready(dy), by = ready(weights);
+    auto d_rows = at::empty({by.numel(), of.size(1)}, of.options());
+    kernels::weigh_rows_gradient(current(), type_of(of),
+                                 {numbers_of(place), by.size(0), choices_of(by), width_of(of)},
+                                 by.const_data_ptr<float>(), of.const_data_ptr(), d_rows.mutable_data_ptr());
+    return d_rows;
   }
   at::Tensor sum(at::Tensor const& rows, at::Tensor const& place, std::int64_t choices) const override {
     auto const from = ready(rows);
     auto y = at::empty({place.numel() / choices, rows.size(1)}, rows.options());
-    kernels::sum_rows(
-        current(), type_of(y),
-        {from.const_data_ptr(), numbers_of(place), y.size(0), static_cast<int>(choices), width_of(y)},
-        y.mutable_data_ptr());
+    kernels::sum_rows(current(), type_of(y),
+                      {numbers_of(place), y.size(0), static_cast<int>(choices), width_of(y)},
+                      from.const_data_ptr(), y.mutable_data_ptr());
     return y;
   }
   grouped_choices group(at::Tensor const& ids, int experts) const override {

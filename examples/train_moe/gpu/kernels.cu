@@ -39,23 +39,45 @@ template <class Number> __global__ void swiglu_rows(Number const* both, Number* 
   out.write(y + row() * width + c);
 }
 
+/// One piece of a row, at `c`; the sum of dy * y over it.
 template <class Number>
-__global__ void swiglu_backward_rows(Number const* both, Number* dy, Number* d_both, int width) {
-  int const c = column<Number>();
-  if (c >= width) return;
-  auto const gate = piece<Number>::read(both + row() * 2 * width + c);
-  auto const up = piece<Number>::read(both + row() * 2 * width + width + c);
-  auto const d = piece<Number>::read(dy + row() * width + c);
+__device__ float swiglu_backward_piece(Number const* both, Number* dy, Number* d_both, int width, int c) {
+  auto const gate = piece<Number>::read(both + c), up = piece<Number>::read(both + width + c);
+  auto const d = piece<Number>::read(dy + c);
   piece<Number> of_gate, of_up, y;
+  float along = 0;
   for (int i = 0; i < d.size; ++i) {
     float const s = sigmoid(gate[i]);
     of_gate.set(i, d[i] * up[i] * s * (1.0f + gate[i] * (1.0f - s)));
     of_up.set(i, d[i] * gate[i] * s);
     y.set(i, gate[i] * s * up[i]);
+    along += d[i] * y[i];
   }
-  of_gate.write(d_both + row() * 2 * width + c);
-  of_up.write(d_both + row() * 2 * width + width + c);
-  y.write(dy + row() * width + c);
+  of_gate.write(d_both + c);
+  of_up.write(d_both + width + c);
+  y.write(dy + c);
+  return along;
+}
+
+template <class Number>
+__global__ void swiglu_backward_rows(Number const* both, Number* dy, Number* d_both, int width) {
+  int const c = column<Number>();
+  if (c >= width) return;
+  swiglu_backward_piece(both + row() * 2 * width, dy + row() * width, d_both + row() * 2 * width, width, c);
+}
+
+/// A warp for each row.
+template <class Number>
+__global__ void swiglu_backward_along_rows(Number const* both, Number* dy, Number* d_both, float* along,
+                                           std::int64_t rows, int width) {
+  auto const r = row() * (threads / 32) + threadIdx.x / 32;
+  if (r >= rows) return;
+  int const lane = static_cast<int>(threadIdx.x % 32);
+  float sum = 0;
+  for (int c = lane * piece<Number>::size; c < width; c += 32 * piece<Number>::size)
+    sum += swiglu_backward_piece(both + r * 2 * width, dy + r * width, d_both + r * 2 * width, width, c);
+  for (int other = 16; other > 0; other /= 2) sum += __shfl_xor_sync(~0u, sum, other);
+  if (lane == 0) along[r] = sum;
 }
 
 struct three_heads {
@@ -86,64 +108,40 @@ __global__ void turn_heads(three_heads from, Number const* cosine, Number const*
   second.write(y + half);
 }
 
-__device__ std::int64_t row_of(chosen_rows const& from, int choice) {
-  auto const number = row() * from.choices + choice;
-  return from.place ? from.place[number] : number;
+__device__ std::int64_t row_of(chosen_rows const& of, int choice) {
+  auto const number = row() * of.choices + choice;
+  return of.place ? of.place[number] : number;
 }
 
 /// Without weights the sum of the rows, without `x` nothing is added to.
 template <class Number>
-__global__ void weigh_of_token(chosen_rows from, float const* weights, Number const* x, Number* y) {
+__global__ void weigh_of_token(chosen_rows of, Number const* rows, float const* weights, Number const* x,
+                               Number* y) {
   int const c = column<Number>();
-  if (c >= from.width) return;
+  if (c >= of.width) return;
   float sum[piece<Number>::size] = {};
-  for (int choice = 0; choice < from.choices; ++choice) {
-    auto const r =
-        piece<Number>::read(static_cast<Number const*>(from.rows) + row_of(from, choice) * from.width + c);
-    float const weight = weights ? weights[row() * from.choices + choice] : 1.0f;
+  for (int choice = 0; choice < of.choices; ++choice) {
+    auto const r = piece<Number>::read(rows + row_of(of, choice) * of.width + c);
+    float const weight = weights ? weights[row() * of.choices + choice] : 1.0f;
     for (int i = 0; i < r.size; ++i) sum[i] += weight * r[i];
   }
   piece<Number> out;
-  if (x) out = piece<Number>::read(x + row() * from.width + c);
+  if (x) out = piece<Number>::read(x + row() * of.width + c);
   for (int i = 0; i < out.size; ++i) out.set(i, x ? out[i] + sum[i] : sum[i]);
-  out.write(y + row() * from.width + c);
+  out.write(y + row() * of.width + c);
 }
 
-/// The sum over the threads of a block, on its first thread.
-__device__ float sum_of_block(float x) {
-  __shared__ float of_warp[threads / 32];
-  for (int other = 16; other > 0; other /= 2) x += __shfl_xor_sync(~0u, x, other);
-  __syncthreads();
-  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = x;
-  __syncthreads();
-  float sum = 0;
-  if (threadIdx.x == 0)
-    for (float const each : of_warp) sum += each;
-  return sum;
-}
-
-/// A block for each token.
 template <class Number>
-__global__ void weigh_gradients_of_token(chosen_rows from, float const* weights, Number const* dy,
-                                         Number* d_rows, float* d_weights) {
-  for (int choice = 0; choice < from.choices; ++choice) {
-    auto const at = row_of(from, choice) * from.width;
-    auto const number = row() * from.choices + choice;
-    float const weight = weights[number];
-    float along = 0;
-    for (int c = static_cast<int>(threadIdx.x) * piece<Number>::size; c < from.width;
-         c += threads * piece<Number>::size) {
-      auto const d = piece<Number>::read(dy + row() * from.width + c);
-      auto const r = piece<Number>::read(static_cast<Number const*>(from.rows) + at + c);
-      piece<Number> out;
-      for (int i = 0; i < d.size; ++i) {
-        along += d[i] * r[i];
-        out.set(i, weight * d[i]);
-      }
-      out.write(d_rows + at + c);
-    }
-    along = sum_of_block(along);
-    if (threadIdx.x == 0) d_weights[number] = along;
+__global__ void weigh_gradient_of_token(chosen_rows of, float const* weights, Number const* dy,
+                                        Number* d_rows) {
+  int const c = column<Number>();
+  if (c >= of.width) return;
+  auto const d = piece<Number>::read(dy + row() * of.width + c);
+  for (int choice = 0; choice < of.choices; ++choice) {
+    float const weight = weights[row() * of.choices + choice];
+    piece<Number> out;
+    for (int i = 0; i < out.size; ++i) out.set(i, weight * d[i]);
+    out.write(d_rows + row_of(of, choice) * of.width + c);
   }
 }
 
@@ -231,12 +229,19 @@ void swiglu(cudaStream_t stream, number type, void const* both, void* y, std::in
   });
 }
 
-void swiglu_backward(cudaStream_t stream, number type, void const* both, void* dy, void* d_both,
+void swiglu_backward(cudaStream_t stream, number type, void const* both, void* dy, void* d_both, float* along,
                      std::int64_t rows, int width) {
   if (rows == 0) return;
   with_type(type, [&]<class Number>(Number*) {
-    launch("swiglu_backward", stream, blocks_of(rows, width, type), threads, swiglu_backward_rows<Number>,
-           static_cast<Number const*>(both), static_cast<Number*>(dy), static_cast<Number*>(d_both), width);
+    auto const* const x = static_cast<Number const*>(both);
+    auto* const d_y = static_cast<Number*>(dy);
+    auto* const d_x = static_cast<Number*>(d_both);
+    if (!along)
+      return launch("swiglu_backward", stream, blocks_of(rows, width, type), threads,
+                    swiglu_backward_rows<Number>, x, d_y, d_x, width);
+    constexpr int at_once = threads / 32;
+    launch("swiglu_backward", stream, static_cast<unsigned>((rows + at_once - 1) / at_once), threads,
+           swiglu_backward_along_rows<Number>, x, d_y, d_x, along, rows, width);
   });
 }
 
@@ -250,27 +255,27 @@ void turn(cudaStream_t stream, number type, heads_of_tokens q, heads_of_tokens k
   });
 }
 
-void weigh_rows(cudaStream_t stream, number type, chosen_rows from, float const* weights, void const* x,
-                void* y) {
-  if (from.tokens == 0) return;
+void weigh_rows(cudaStream_t stream, number type, chosen_rows of, void const* rows, float const* weights,
+                void const* x, void* y) {
+  if (of.tokens == 0) return;
   with_type(type, [&]<class Number>(Number*) {
-    launch("weigh_rows", stream, blocks_of(from.tokens, from.width, type), threads, weigh_of_token<Number>,
-           from, weights, static_cast<Number const*>(x), static_cast<Number*>(y));
+    launch("weigh_rows", stream, blocks_of(of.tokens, of.width, type), threads, weigh_of_token<Number>, of,
+           static_cast<Number const*>(rows), weights, static_cast<Number const*>(x), static_cast<Number*>(y));
   });
 }
 
-void weigh_rows_gradients(cudaStream_t stream, number type, chosen_rows from, float const* weights,
-                          void const* dy, void* d_rows, float* d_weights) {
-  if (from.tokens == 0) return;
+void weigh_rows_gradient(cudaStream_t stream, number type, chosen_rows of, float const* weights,
+                         void const* dy, void* d_rows) {
+  if (of.tokens == 0) return;
   with_type(type, [&]<class Number>(Number*) {
-    launch("weigh_rows_gradients", stream, static_cast<unsigned>(from.tokens), threads,
-           weigh_gradients_of_token<Number>, from, weights, static_cast<Number const*>(dy),
-           static_cast<Number*>(d_rows), d_weights);
+    launch("weigh_rows_gradient", stream, blocks_of(of.tokens, of.width, type), threads,
+           weigh_gradient_of_token<Number>, of, weights, static_cast<Number const*>(dy),
+           static_cast<Number*>(d_rows));
   });
 }
 
-void sum_rows(cudaStream_t stream, number type, chosen_rows from, void* y) {
-  weigh_rows(stream, type, from, nullptr, nullptr, y);
+void sum_rows(cudaStream_t stream, number type, chosen_rows of, void const* rows, void* y) {
+  weigh_rows(stream, type, of, rows, nullptr, nullptr, y);
 }
 
 void order_by_expert(cudaStream_t stream, std::int64_t const* ids, std::int64_t count, int experts,

@@ -41,23 +41,20 @@ struct weigh_rows_function : torch::autograd::Function<weigh_rows_function> {
                             std::optional<at::Tensor> const& order,
                             std::optional<at::Tensor> const& inverse) {
     auto const place = inverse.value_or(at::Tensor());
-    saved->save_for_backward({rows, weights, order.value_or(at::Tensor()), place});
+    saved->save_for_backward({weights, order.value_or(at::Tensor()), place});
     if (auto const* fused = fused_for(rows, rows.size(1))) return fused->weigh(x, rows, weights, place);
     return x + by_token(rows, place, weights).mul(weights.unsqueeze(-1)).sum(1).to(x.scalar_type());
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* saved,
                                                  torch::autograd::variable_list gradients) {
     auto const variables = saved->get_saved_variables();
-    auto const &rows = variables[0], &weights = variables[1], &order = variables[2], &place = variables[3];
+    auto const &weights = variables[0], &order = variables[1], &place = variables[2];
     auto const& dy = gradients[0];
-    if (auto const* fused = fused_for(rows, rows.size(1))) {
-      auto const made = fused->weigh_backward(dy, rows, weights, place);
-      return {dy, made.rows, made.weights, {}, {}};
-    }
-    auto const of_token = dy.to(weights.scalar_type()).unsqueeze(1);
-    auto const of_choices = of_token.mul(weights.unsqueeze(-1)).to(rows.scalar_type()).view(rows.sizes());
-    auto const of_weights = by_token(rows, place, weights).mul(of_token).sum(-1);
-    return {dy, order.defined() ? of_choices.index_select(0, order) : of_choices, of_weights, {}, {}};
+    if (auto const* fused = fused_for(dy, dy.size(1)))
+      return {dy, fused->weigh_backward(dy, weights, place), {}, {}, {}};
+    auto const by_choice = dy.to(weights.scalar_type()).unsqueeze(1).mul(weights.unsqueeze(-1));
+    auto const of_rows = by_choice.to(dy.scalar_type()).view({weights.numel(), dy.size(1)});
+    return {dy, order.defined() ? of_rows.index_select(0, order) : of_rows, {}, {}, {}};
   }
 };
 
@@ -72,7 +69,8 @@ inline at::Tensor spread_rows(at::Tensor const& x, at::Tensor const& order, at::
 }
 
 /// `x` [tokens, channels] + the sum over the choices of each token of `weights` [tokens, choices] times row
-/// `place[t * choices + c]` of `rows`, `order` the inverse of `place`. Without both, rows lie by token.
+/// `place[t * choices + c]` of `rows`, `order` the inverse of `place`. Without both, rows lie by token. `rows` and `x` are of one
+/// type. Weights get no gradient, for which all rows would have to be kept.
 inline at::Tensor weigh_rows(at::Tensor const& x, at::Tensor const& rows, at::Tensor const& weights,
                              std::optional<at::Tensor> const& order = {},
                              std::optional<at::Tensor> const& place = {}) {

@@ -12,11 +12,12 @@
 
 namespace train_moe {
 
-/// The products of experts on a device: `stretto::torch::expert_linear` of x, and that of `swiglu(x)`.
+/// The products of experts on a device: `stretto::torch::expert_linear` of x, and that of `swiglu(x)` for rows that are weighed
+/// later, see `after_swiglu_of_weighed`.
 struct expert_linears {
-  using function = at::Tensor (*)(at::Tensor const& x, std::vector<std::int64_t> rows,
-                                  stretto::torch::parameter& weight);
-  function plain, after_swiglu;
+  at::Tensor (*plain)(at::Tensor const& x, std::vector<std::int64_t> rows, stretto::torch::parameter& weight);
+  at::Tensor (*after_swiglu)(at::Tensor const& x, at::Tensor const& log_weights,
+                             std::vector<std::int64_t> rows, stretto::torch::parameter& weight);
 };
 
 /// By the operation that `op_for` makes for the rows of each expert.
@@ -24,9 +25,11 @@ template <auto op_for> constexpr expert_linears expert_linears_by() {
   return {[](at::Tensor const& x, std::vector<std::int64_t> rows, stretto::torch::parameter& weight) {
             return stretto::torch::expert_linear(x, op_for(std::move(rows)), weight);
           },
-          [](at::Tensor const& x, std::vector<std::int64_t> rows, stretto::torch::parameter& weight) {
+          [](at::Tensor const& x, at::Tensor const& log_weights, std::vector<std::int64_t> rows,
+             stretto::torch::parameter& weight) {
             using op = decltype(op_for(std::move(rows)));
-            return stretto::torch::apply_weighted(after_swiglu<op>{op_for(std::move(rows))}, x, weight);
+            return stretto::torch::apply_weighted(after_swiglu_of_weighed<op>{{op_for(std::move(rows))}}, x,
+                                                  log_weights, weight);
           }};
 }
 

@@ -21,7 +21,7 @@ namespace train_moe {
 class AttentionAndRouter : public stretto::Phase<stretto::attn> {
 public:
   using reads = stretto::values<hidden>;
-  using writes = stretto::values<sorted_rows, weights, residual, routing>;
+  using writes = stretto::values<sorted_rows, log_weights, weights, residual, routing>;
   using saves = stretto::values<hidden, residual>;
 
   AttentionAndRouter(initializer const& init, double residual_deviation, step_data& step, int layer)
@@ -38,6 +38,7 @@ public:
     auto const chosen = router_(normed, io.microbatch());
     row_way way(chosen.ids, experts_, *step_, layer_, io.microbatch());
     io[sorted_rows{}] = way.to_experts(normed.rows, top_k_);
+    io[log_weights{}] = way.to_experts(chosen.log_weights.view({-1, 1}), 1);
     io[weights{}] = chosen.weights;
     io[residual{}] = shared_ ? x + (*shared_)(normed) : x;
     io[routing{}] = std::move(way);
@@ -65,8 +66,8 @@ private:
 /// Rows to the ranks of their experts.
 template <class Comm> class Dispatch : public stretto::Phase<stretto::dispatch> {
 public:
-  using reads = stretto::values<sorted_rows, routing>;
-  using writes = stretto::values<arrived_rows, exchange<Comm>>;
+  using reads = stretto::values<sorted_rows, log_weights, routing>;
+  using writes = stretto::values<arrived_rows, arrived_log_weights, exchange<Comm>>;
   using saves = stretto::values<>;
   using communicator = Comm;
 
@@ -74,8 +75,10 @@ public:
 
   void forward(auto& io) {
     typename Comm::routing const where{io[routing{}].rows()};
-    io[arrived_rows{}] =
-        stretto::torch::dispatch_rows(*comm_, io[sorted_rows{}], where, io[exchange<Comm>{}]);
+    auto arrived = stretto::torch::dispatch_rows(*comm_, io[sorted_rows{}], io[log_weights{}], where,
+                                                 io[exchange<Comm>{}]);
+    io[arrived_rows{}] = std::move(arrived.first);
+    io[arrived_log_weights{}] = std::move(arrived.second);
   }
 
 private:
@@ -85,7 +88,7 @@ private:
 /// The experts of this rank.
 template <class Comm> class Experts : public stretto::Phase<stretto::mlp> {
 public:
-  using reads = stretto::values<arrived_rows, exchange<Comm>>;
+  using reads = stretto::values<arrived_rows, arrived_log_weights, exchange<Comm>>;
   using writes = stretto::values<expert_rows>;
   using saves = stretto::values<arrived_rows>;
 
@@ -99,7 +102,8 @@ public:
 
   void forward(auto& io) {
     auto const& rows = io[exchange<Comm>{}].rows();
-    io[expert_rows{}] = linears_.after_swiglu(linears_.plain(io[arrived_rows{}], rows, up_), rows, down_);
+    auto const both = linears_.plain(io[arrived_rows{}], rows, up_);
+    io[expert_rows{}] = linears_.after_swiglu(both, io[arrived_log_weights{}], rows, down_);
   }
   template <class Act> void for_each_parameter(Act&& f) {
     f(model_parameter{&up_, first_});

@@ -69,7 +69,8 @@ struct pick_columns_function : torch::autograd::Function<pick_columns_function> 
 /// Which experts each token visits: [tokens, k] ids, 64-bit integers, best first.
 struct choice {
   at::Tensor ids;
-  at::Tensor weights; ///< differentiable
+  at::Tensor weights; ///< without a gradient, which goes by their logarithms
+  at::Tensor log_weights; ///< differentiable
 };
 
 /// Choices by microbatch, to be replayed: finite differences need the discrete choices of their base point.
@@ -91,12 +92,15 @@ public:
   choice operator()(normed_rows const& x, int microbatch) {
     auto logits = product(x, weight_);
     if (config_.forced_balance) logits = detail::replace_function::apply(logits, drawn(logits, microbatch));
-    auto probabilities = logits.softmax(-1, wide_type(logits.scalar_type()));
-    auto const ids = choose(probabilities.detach(), microbatch);
-    probabilities = balance(probabilities, ids, microbatch);
-    auto weights = detail::pick_columns_function::apply(probabilities, ids);
-    if (config_.top_k > 1) weights = weights / weights.sum(1, /*keepdim=*/true);
-    return {ids, weights};
+    auto const type = wide_type(logits.scalar_type());
+    auto const probabilities = logits.detach().softmax(-1, type);
+    auto const ids = choose(probabilities, microbatch);
+    auto const balanced = balance(logits.to(type), probabilities, ids, microbatch);
+    using pick = detail::pick_columns_function;
+    auto const weights = probabilities.gather(1, ids);
+    // What is renormalised is the softmax of the chosen logits.
+    if (config_.top_k == 1) return {ids, weights, pick::apply(balanced.log_softmax(-1), ids)};
+    return {ids, weights / weights.sum(1, /*keepdim=*/true), pick::apply(balanced, ids).log_softmax(-1)};
   }
 
   void replay(choice_record* record) { record_ = record; }
@@ -130,8 +134,9 @@ private:
   /// The load-balancing loss of each sequence, `sum over experts of f P` with f the expert's share of the choices times
   /// the number of experts and P its mean probability (arXiv 2412.19437, 2.1.2). By sequence, so that it does not
   /// depend on how sequences are spread over microbatches and ranks. f has no gradient; that of P is a constant.
-  at::Tensor balance(at::Tensor const& probabilities, at::Tensor const& ids, int microbatch) {
-    if (config_.auxiliary == 0) return probabilities;
+  at::Tensor balance(at::Tensor const& logits, at::Tensor const& probabilities, at::Tensor const& ids,
+                     int microbatch) {
+    if (config_.auxiliary == 0) return logits;
     auto const experts = probabilities.size(1);
     auto const sequences = probabilities.size(0) / config_.sequence;
     auto const of_choice = static_cast<double>(experts) / (config_.sequence * config_.top_k);
@@ -140,15 +145,17 @@ private:
                            .to(probabilities.scalar_type())
                            .mul_(of_choice);
 
-    auto const by_sequence = probabilities.detach().view({sequences, config_.sequence, experts});
+    auto const by_sequence = probabilities.view({sequences, config_.sequence, experts});
     auto const mean = by_sequence.mean(1);
     step_->auxiliary[static_cast<std::size_t>(layer_)][static_cast<std::size_t>(microbatch)] =
         share.mul(mean).sum().mul_(config_.auxiliary / static_cast<double>(sequences));
 
     auto const factor = config_.auxiliary * step_->share / static_cast<double>(probabilities.size(0));
-    auto const gradient =
+    auto const of_probabilities =
         share.mul(factor).unsqueeze(1).expand_as(by_sequence).reshape(probabilities.sizes());
-    return detail::inject_function::apply(probabilities, gradient);
+    auto const of_logits =
+        at::_softmax_backward_data(of_probabilities, probabilities, -1, probabilities.scalar_type());
+    return detail::inject_function::apply(logits, of_logits);
   }
 
   model_config const& config_;

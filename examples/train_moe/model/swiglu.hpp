@@ -20,15 +20,20 @@ inline at::Tensor swiglu(at::Tensor const& both) {
   return at::silu(both.narrow(1, 0, width)).mul_(both.narrow(1, width, width));
 }
 
-/// The gradient of `both` from that of `swiglu(both)`, and `swiglu(both)` once more. The gradient takes the memory of `both` where
-/// that is no leaf: `both` is then gone, and a later backward through it refused.
-inline swiglu_results swiglu_backward(at::Tensor const& both, at::Tensor const& dy) {
+/// The gradient of `both` from that of `swiglu(both)`, and `swiglu(both)` once more; with `along` also the sums of the products
+/// of these two. The gradient takes the memory of `both` where that is no leaf: `both` is then gone, and a later backward through
+/// it refused.
+inline swiglu_results swiglu_backward(at::Tensor const& both, at::Tensor const& dy, bool along = false) {
   auto const width = both.size(1) / 2;
-  if (auto const* fused = fused_for(both, width)) return fused->swiglu_backward(both, dy);
+  if (auto const* fused = fused_for(both, width)) return fused->swiglu_backward(both, dy, along);
   auto const gate = both.narrow(1, 0, width);
   auto const up = both.narrow(1, width, width);
   auto const of_silu = dy.mul(up), silu = at::silu(gate);
-  swiglu_results made{both.is_leaf() ? at::empty_like(both) : both.detach(), silu.mul(up)};
+  swiglu_results made{both.is_leaf() ? at::empty_like(both) : both.detach(), silu.mul(up), {}};
+  if (along) {
+    auto const wide = wide_type(dy.scalar_type());
+    made.along = made.y.to(wide).mul(dy.to(wide)).sum(1, /*keepdim=*/true);
+  }
   auto of_gate = made.d_both.narrow(1, 0, width);
   auto of_up = made.d_both.narrow(1, width, width);
   at::mul_out(of_up, silu, dy);
@@ -45,9 +50,7 @@ template <stretto::torch::weighted_op Op> struct after_swiglu {
 
   at::Tensor output(at::Tensor const& both, at::Tensor const& w) const { return op.output(swiglu(both), w); }
   at::Tensor input_gradient(at::Tensor const& both, at::Tensor const& dy, at::Tensor const& w) const {
-    auto made = swiglu_backward(both, op.input_gradient(dy, w));
-    between = std::move(made.y);
-    return made.d_both;
+    return keep(swiglu_backward(both, op.input_gradient(dy, w)));
   }
   at::Tensor weight_gradient(at::Tensor const& both, at::Tensor const& dy, at::Tensor const& w) const
       requires(!stretto::torch::accumulating_op<Op>) {
@@ -58,10 +61,30 @@ template <stretto::torch::weighted_op Op> struct after_swiglu {
     op.add_weight_gradient(take(both), dy, sum);
   }
 
+protected:
+  at::Tensor keep(swiglu_results made) const {
+    between = std::move(made.y);
+    return std::move(made.d_both);
+  }
+
 private:
   at::Tensor take(at::Tensor const& both) const {
     return between.defined() ? std::exchange(between, {}) : swiglu(both);
   }
+};
+
+/// Of rows whose results are multiplied by weights later. Its second input are the logarithms of these, which it has no use for;
+/// but dy is that of the unweighted result, and so w dL/dw = <dy, result> = <dy W^T, swiglu>, the gradient of log w, is made in
+/// passing. It is right for w = 0 too.
+template <stretto::torch::weighted_op Op> struct after_swiglu_of_weighed : after_swiglu<Op> {
+  mutable at::Tensor of_log_weights{};
+
+  at::Tensor input_gradient(at::Tensor const& both, at::Tensor const& dy, at::Tensor const& w) const {
+    auto made = swiglu_backward(both, this->op.input_gradient(dy, w), /*along=*/true);
+    of_log_weights = std::move(made.along);
+    return this->keep(std::move(made));
+  }
+  at::Tensor beside_gradient() const { return std::exchange(of_log_weights, {}); }
 };
 
 /// A SwiGLU layer that every token visits.
