@@ -187,7 +187,7 @@ private:
     releases_.reserve(static_cast<long>(all.size())); // From now on they stay where they are.
     release_begin_.reserve(2 * rows + 2L);
     release const* next = all.begin();
-    auto const begin = [&](int row, bool before) {
+    auto const begin = [&](int row, bool before) STRETTO_COLD_LAMBDA {
       release_begin_.push_back(releases_.end());
       for (; next != all.end() && next->row == row && next->before == before; ++next)
         releases_.push_back(

@@ -22,7 +22,7 @@ STRETTO_COLD inline diagnosis check_releases(op const* ops, int count, int group
   };
   detail::sequence<written> writer(groups * 1L * cells::count);
   auto const at = [&writer](int group, int cell) -> written& { return writer[group * cells::count + cell]; };
-  auto const write = [&at](int group, cell_set set, int row, bool is_alias) {
+  auto const write = [&at](int group, cell_set set, int row, bool is_alias) STRETTO_COLD_LAMBDA {
     for (; set != 0; set &= set - 1) at(group, std::countr_zero(set)) = {row, is_alias};
   };
   // By row: the first release with it, and for each release the next one with the same row.
@@ -30,7 +30,7 @@ STRETTO_COLD inline diagnosis check_releases(op const* ops, int count, int group
   for (unsigned k = static_cast<unsigned>(releases.size()); k-- > 0;)
     if (int const row = releases[k].row < 0 ? 0 : releases[k].row; row < count)
       next[k] = std::exchange(first[row], static_cast<int>(k));
-  auto const give_back = [&](int i, op const& o, bool before) -> diagnosis {
+  auto const give_back = [&](int i, op const& o, bool before) STRETTO_COLD_LAMBDA -> diagnosis {
     for (int k = first[i]; k >= 0; k = next[k]) {
       release const& one = releases[k];
       if (one.before != before) continue;

@@ -244,7 +244,8 @@ private:
   int point_of(bool gradient, bool sends, int chunk) const {
     return gradient == sends ? layout_.chunk(chunk).begin : layout_.chunk(chunk).end;
   }
-  op message_row(bool gradient, bool sends, int chunk, int slot, int microbatch, int peer) const {
+  STRETTO_COLD op message_row(bool gradient, bool sends, int chunk, int slot, int microbatch,
+                              int peer) const {
     op o;
     o.what = gradient ? pass::backward : pass::forward;
     o.on = layout_.lane_of(gradient, sends, peer);

@@ -92,7 +92,7 @@ private:
       if (l.open && !l.cleared) closed.push_back(l), ++begin_[l.end + 2];
       l = life{};
     };
-    auto touch = [&](int i, int group, cell_set set, int how) {
+    auto touch = [&](int i, int group, cell_set set, int how) STRETTO_COLD_LAMBDA {
       for (; set != 0; set &= set - 1) {
         int const cell = std::countr_zero(set);
         if (cell >= cells::first_boundary || skip(group, cell)) continue;
