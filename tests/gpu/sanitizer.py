@@ -229,7 +229,7 @@ def main() -> None:
     programs = sorted({run.program for run in all_runs(set())})
     arguments.add_argument("--only", type=list_of(one_of(programs)), default="", help="programs, by commas")
     arguments.add_argument("--gpus", type=at_least(1), default=2)
-    arguments.add_argument("--at-once", type=at_least(1), default=8)
+    arguments.add_argument("--at-once", type=at_least(1), default=8, help="runs; beside 13 others one found no memory on two GPUs of 140 GB")
     arguments.add_argument("--limit", type=above_0, default=300, metavar="SECONDS", help="for one run")
     arguments.add_argument("--seconds", type=above_0, default=3600, help="for all")
     arguments.add_argument("--logs", type=pathlib.Path, default=pathlib.Path("sanitizer"))

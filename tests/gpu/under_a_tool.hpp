@@ -13,7 +13,7 @@ inline bool under(std::string_view tool) {
   return under_a_tool() && std::getenv("STRETTO_UNDER_A_TOOL") == tool;
 }
 
-/// memcheck takes it for out of bounds where NCCL writes registered memory of another process, and ends the kernel (tools_take.cu).
+/// memcheck takes it for out of bounds where NCCL writes registered memory of another process, and ends the kernel.
 inline bool under_memcheck() { return under("memcheck"); }
 
 /// Under initcheck a call may come back only when what the stream had to do before is done: nothing is issued behind a stream
