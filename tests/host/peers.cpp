@@ -159,3 +159,27 @@ TEST_CASE("a failed rank ends the receives of the others, and what it left is fo
   CHECK(said[0] == said[1]);
   CHECK(got == 2);
 }
+
+TEST_CASE("a mailbox that a rank makes for itself alone is refused in one sentence", "[peers][group]") {
+  host::group group(2);
+  std::string said;
+  try {
+    group.run([&](int) { host::mailbox<tensor> const mine(group); });
+  } catch (step_error const& error) {
+    said = error.what();
+  }
+  CHECK(said.ends_with(
+      "failed: stretto::host::group: a mailbox or domain is made while the ranks run; make one for all of "
+      "them before group.run"));
+  host::mailbox<tensor> const after(group);
+}
+
+TEST_CASE("a group that fails knows nothing of mailboxes that are gone", "[peers][group]") {
+  host::group group(1);
+  auto const fails = [&group] { group.run([](int) { throw std::runtime_error("made to fail"); }); };
+  {
+    auto const gone = std::make_unique<host::mailbox<tensor>>(group);
+    CHECK_THROWS_AS(fails(), step_error);
+  }
+  CHECK_THROWS_AS(fails(), step_error);
+}

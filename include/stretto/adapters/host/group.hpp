@@ -67,9 +67,15 @@ public:
     return add_domain(std::move(all));
   }
 
-  /// `also` is woken when the group fails and forgets when it is reset; it lives longer than the ranks run. Only before
-  /// the ranks start.
-  void add(participant& also) { participants_.push_back(&also); }
+  /// `also` is woken when the group fails and forgets when it is reset, until it is removed. Both only while no rank runs.
+  void add(participant& also) {
+    if (running_)
+      throw std::logic_error(
+          "stretto::host::group: a mailbox or domain is made while the ranks run; make one for "
+          "all of them before group.run");
+    participants_.push_back(&also);
+  }
+  void remove(participant& gone) { std::erase(participants_, &gone); }
 
   /// The end of a domain that belongs to `rank` of the group.
   host::communicator communicator(int rank, int domain_number = 0) {
@@ -113,6 +119,7 @@ public:
   template <class Body> void run(Body const& body) {
     std::vector<std::thread> threads;
     threads.reserve(static_cast<std::size_t>(ranks_));
+    running_ = true;
     for (int rank = 0; rank < ranks_; ++rank) {
       try {
         threads.emplace_back([this, &body, rank] { guarded(body, rank); });
@@ -122,6 +129,7 @@ public:
       }
     }
     for (std::thread& each : threads) each.join();
+    running_ = false;
     if (!board_.failed()) return;
     failure const first = board_.first();
     lost_ = -1;
@@ -161,6 +169,7 @@ private:
   failure_board board_;
   std::vector<std::unique_ptr<domain>> domains_;
   std::vector<participant*> participants_;
+  bool running_ = false;
 
   std::mutex mutex_;
   std::condition_variable all_reset_;

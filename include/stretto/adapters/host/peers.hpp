@@ -27,15 +27,17 @@ template <class Tensor> Tensor copy_to_send(Tensor const& t) {
     return t;
 }
 
-/// Where the ranks of one group leave messages for one another. Made once for a group, before the ranks start; lives
-/// longer than they run.
+/// Where the ranks of one group leave messages for one another. One for all ranks, made before they start; lives longer
+/// than they run, and no longer than the group.
 template <class Tensor> class mailbox final : public participant {
 public:
   explicit mailbox(group& of)
-      : board_(of.board()), deadline_(of.deadline()), boxes_(static_cast<std::size_t>(of.ranks())) {
+      : group_(of), board_(of.board()), deadline_(of.deadline()),
+        boxes_(static_cast<std::size_t>(of.ranks())) {
     for (box& each : boxes_) each.letters.reserve(64);
     of.add(*this);
   }
+  ~mailbox() { group_.remove(*this); }
   mailbox(mailbox const&) = delete;
   mailbox& operator=(mailbox const&) = delete;
 
@@ -106,6 +108,7 @@ private:
            a.chain == b.chain;
   }
 
+  group& group_;
   failure_board& board_;
   clock::duration const deadline_;
   std::vector<box> boxes_;
