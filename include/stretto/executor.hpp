@@ -7,6 +7,7 @@
 #include <stretto/check/proof.hpp>
 #include <stretto/check/proof_phases.hpp>
 #include <stretto/check/releases.hpp>
+#include <stretto/executor/arguments.hpp>
 #include <stretto/executor/body_code.hpp>
 #include <stretto/executor/lower.hpp>
 #include <stretto/executor/states.hpp>
@@ -54,16 +55,12 @@ public:
     require_legal();
   }
 
-  /// Layers of another model stop the compiler here with one sentence.
-  template <class Other>
-  executor(Schedule, backend<Tensors, Lanes, Peers> adapters, layer_list<Other>&, sizes wanted)
-      : executor(adapters, detail::some<layer_list<model>>(), plan_for(wanted), wanted.rank) {
-    static_assert(sizeof(error::other_model<Schedule, model, Other>));
-  }
-  template <class Other>
-  executor(Schedule, backend<Tensors, Lanes, Peers> adapters, layer_list<Other>&, plan const& all, int rank)
-      : executor(adapters, detail::some<layer_list<model>>(), all, rank) {
-    static_assert(sizeof(error::other_model<Schedule, model, Other>));
+  /// Layers of another model or in a temporary list, and missing sizes, stop the compiler here with one sentence.
+  template <class Layers, class... Rest>
+  requires detail::makes_no_executor<model, Layers, Rest...>
+  executor(Schedule, backend<Tensors, Lanes, Peers> adapters, Layers&&, Rest const&...)
+      : executor(adapters, detail::some<layer_list<model>>(), plan_for({}), 0) {
+    detail::refuse_arguments<Schedule, Layers>();
   }
 
   executor(unproved, Schedule, backend<Tensors, Lanes, Peers> adapters, layer_list<model>& layers,
@@ -74,7 +71,6 @@ public:
            plan const& all, int rank)
       : executor(adapters, layers, checked(all), rank) {}
 
-  executor(Schedule, backend<Tensors, Lanes, Peers>, layer_list<model>&) = delete; // sizes{...} are missing
   executor(executor const&) = delete;
 
   /// Runs one step.

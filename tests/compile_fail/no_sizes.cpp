@@ -1,4 +1,4 @@
-// expect: deleted
+// expect: stretto: an executor is given no sizes behind its layers; write sizes
 // expect: layer_list
 #define STRETTO_WITH_EXECUTOR
 #include "layer.hpp"
