@@ -6,9 +6,12 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -17,6 +20,49 @@
 namespace train_moe {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+/// Gone at the end of its scope, unless it has another name by then, and when a signal ends the process before.
+class unfinished_file {
+public:
+  explicit unfinished_file(fs::path path) : path_(std::move(path)) {
+    name_ = path_.c_str();
+    struct sigaction action {};
+    action.sa_handler = end;
+    for (int const signal : ends)
+      if (handler_of(signal) == SIG_DFL) ::sigaction(signal, &action, nullptr);
+  }
+  unfinished_file(unfinished_file const&) = delete;
+  unfinished_file& operator=(unfinished_file const&) = delete;
+  ~unfinished_file() {
+    for (int const signal : ends)
+      if (handler_of(signal) == end) std::signal(signal, SIG_DFL);
+    name_ = nullptr;
+    std::error_code problem;
+    fs::remove(path_, problem);
+  }
+
+private:
+  using handler = void (*)(int);
+  static constexpr int ends[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+  static handler handler_of(int signal) {
+    struct sigaction found {};
+    ::sigaction(signal, nullptr, &found);
+    return found.sa_handler;
+  }
+  static void end(int signal) {
+    if (char const* const name = name_) ::unlink(name);
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+
+  static inline std::atomic<char const*> name_ = nullptr;
+  fs::path path_;
+};
+
+} // namespace
 
 output_file::output_file(char const* flag, fs::path path) : flag_(flag), path_(std::move(path)) {
   if (path_.empty()) return;
@@ -51,6 +97,8 @@ fs::path output_file::temporary() const {
 void output_file::write(std::function<void(std::ostream&)> const& content) const {
   if (path_.empty()) return;
   auto const place = in_place_ ? path_ : temporary();
+  std::optional<unfinished_file> unfinished;
+  if (!in_place_) unfinished.emplace(place);
   std::error_code problem;
   std::ofstream out(place, std::ios::binary);
   if (out) content(out);
@@ -58,7 +106,6 @@ void output_file::write(std::function<void(std::ostream&)> const& content) const
   if (out && !in_place_) fs::rename(place, path_, problem);
   if (out && !problem) return;
   auto const reason = problem ? problem.message() : std::string(std::strerror(errno));
-  if (!in_place_) fs::remove(place, problem);
   throw std::runtime_error(
       fmt::format("{}: writing {} failed: {}", flag_, examples::shown_path(path_.string()), reason));
 }

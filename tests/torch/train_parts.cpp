@@ -23,11 +23,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <fstream>
+#include <new>
 #include <set>
 #include <sstream>
 #include <string>
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace train_moe;
@@ -325,6 +328,29 @@ TEST_CASE("an output file appears whole or not at all", "[torch]") {
   }));
   CHECK(read(place / "old") == "kept");
   CHECK(entries() == 1);
+  CHECK_THROWS_AS(file.write([](std::ostream& out) {
+    out << "half" << std::flush;
+    throw std::bad_alloc();
+  }),
+                  std::bad_alloc);
+  CHECK(read(place / "old") == "kept");
+  CHECK(entries() == 1);
+  for (int const signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+    pid_t const child = ::fork();
+    if (child == 0) {
+      std::signal(signal, SIG_DFL); // Catch2 has its own
+      file.write([signal](std::ostream& out) {
+        out << "half" << std::flush;
+        std::raise(signal);
+      });
+      ::_exit(0);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK((WIFSIGNALED(status) && WTERMSIG(status) == signal));
+    CHECK(read(place / "old") == "kept");
+    CHECK(entries() == 1);
+  }
   file.write([](std::ostream& out) { out << "new"; });
   CHECK(read(place / "old") == "new");
   CHECK(entries() == 1);
