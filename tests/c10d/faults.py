@@ -100,12 +100,16 @@ def lost_while_joining(program: str, folder: pathlib.Path, text: str) -> None:
 
 
 def few_open_files(program: str, text: str) -> None:
-    """Processes take what the system allows them beyond what their shell does; where that is too little they say so."""
-    for most, code in ((1024, 0), (18, 1)):
+    """Processes take what the system allows them beyond what their shell does; where that is too little they say so, be it for Gloo or
+    for the connections of a group, which Gloo accepts where nobody can catch what it throws."""
+    for most, code in ((1024, 0), (18, 1), (22, 1), (23, 1)):
         said = subprocess.run(["sh", str(LAUNCH), "2", "--", "sh", "-c", 'ulimit -Sn 18; ulimit -Hn "$0"; exec "$@"', str(most), program, "--text", text, *TINY,
                                "--ep", "2", "--steps", "1"], capture_output=True, text=True, timeout=120)
         assert said.returncode == code, said
-        assert code == 0 or "train_moe: ranks cannot be joined with 18 open files at most; raise ulimit -n: " in said.stderr, said
+        lines = said.stderr.splitlines()
+        assert code == 0 or any("open files" in line and "raise ulimit -n" in line for line in lines), said
+        # The other rank may say the same, or that it was left.
+        assert all(line.startswith("launch.sh: ") or "open files" in line or "see what they say themselves" in line for line in lines), said
 
 
 def main() -> None:

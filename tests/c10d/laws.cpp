@@ -18,6 +18,9 @@
 #include <thread>
 #include <vector>
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 namespace sc = stretto::c10d;
 using Catch::Matchers::ContainsSubstring;
 
@@ -175,4 +178,30 @@ TEST_CASE("giving up ends a receive while the other rank is there", "[c10d]") {
   });
   CHECK_THAT(thrown[0], ContainsSubstring("message from rank 1 of the pipeline: ") &&
                             ContainsSubstring("the step was given up"));
+}
+
+TEST_CASE("a group is refused where its connections would find no open files", "[c10d]") {
+  sc::gloo_groups const groups(c10::make_intrusive<c10d::HashStore>(), "127.0.0.1", std::chrono::seconds(20));
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  int const next = ::dup(0);
+  REQUIRE(next >= 0);
+  ::close(next);
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(next) + 2;
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+  std::string said;
+  try {
+    groups.make("few", 0, 8);
+  } catch (std::exception const& error) {
+    said = error.what();
+  }
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK_THAT(said, ContainsSubstring(
+                       "a Gloo group of 8 ranks takes 11 open files, of which this process may open ") &&
+                       ContainsSubstring("; raise ulimit -n"));
+  // What was tried out is open no longer.
+  int const after = ::dup(0);
+  CHECK(after == next);
+  ::close(after);
 }

@@ -34,7 +34,7 @@ THIRD_PARTY = {
     "host": r"sched\.h|unistd\.h|sys/syscall\.h",
     "torch_cuda": r"(torch|ATen|c10)/.*|cuda_runtime(_api)?\.h|cuda\.h",
     "torch": r"(torch|ATen|c10)/(?!.*cuda/|csrc/distributed/).*",
-    "c10d": r"torch/csrc/distributed/.*|gloo/.*|(ATen|c10)/(?!cuda/).*",
+    "c10d": r"torch/csrc/distributed/.*|gloo/.*|(ATen|c10)/(?!cuda/).*|fcntl\.h|unistd\.h",
     # And the operating system, for memory that processes share.
     "cuda": r"cuda_runtime(_api)?\.h|cuda\.h|nvtx3/nvToolsExt\.h|fcntl\.h|unistd\.h|sys/mman\.h",
     "nccl": r"nccl\.h|cuda_runtime(_api)?\.h|cuda\.h",

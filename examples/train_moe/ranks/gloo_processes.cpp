@@ -207,10 +207,15 @@ std::unique_ptr<processes> join_processes(options const& o, std::uint64_t text,
   try {
     return std::make_unique<gloo_processes>(store, place, here.address, o, std::move(on_failure));
   } catch (std::exception const& problem) {
-    // Libraries have other words for it.
-    if (auto const few = few_open_files(); !few.empty())
-      throw std::runtime_error(few + ": " + problem.what());
-    throw;
+    std::string const what = problem.what();
+    if (what.find("raise ulimit -n") != std::string::npos) throw;
+    // Libraries have other words for it, and for a rank that has ended.
+    if (auto const few = few_open_files(); !few.empty()) throw std::runtime_error(few + ": " + what);
+    throw std::runtime_error(
+        "rank " + std::to_string(place.rank) +
+        " could not be joined with the others; see what they say themselves, and start all "
+        "again: " +
+        what);
   }
 }
 
