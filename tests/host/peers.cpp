@@ -1,6 +1,8 @@
 #include "support.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
 
 #include <algorithm>
 #include <memory>
@@ -158,6 +160,19 @@ TEST_CASE("a failed rank ends the receives of the others, and what it left is fo
   CHECK(said[0] == "rank 0: F.mlp of layer 0, microbatch 1 failed: made to fail");
   CHECK(said[0] == said[1]);
   CHECK(got == 2);
+}
+
+TEST_CASE("peers of another rank than the executor's are refused at once", "[peers]") {
+  host::group group(2);
+  host::mailbox<tensor> mailbox(group);
+  host::peers<tensor> other(mailbox, 1);
+  auto const refused = Catch::Matchers::Message("stretto::host::peers: rank 1 has a message for itself; make "
+                                                "peers with the rank of its executor's sizes");
+  CHECK_THROWS_MATCHES(other.send(activation(0, 0, 1), nullptr), std::invalid_argument, refused);
+  CHECK_THROWS_MATCHES(other.receive(gradient(1, 0, 1)), std::invalid_argument, refused);
+  CHECK_THROWS_MATCHES(
+      host::peers<tensor>(mailbox, 2), std::invalid_argument,
+      Catch::Matchers::Message("stretto::host::peers: there is no rank 2; the group has ranks 0 to 1"));
 }
 
 TEST_CASE("a mailbox that a rank makes for itself alone is refused in one sentence", "[peers][group]") {

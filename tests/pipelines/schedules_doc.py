@@ -169,7 +169,8 @@ PIPELINES = [
      "on the last rank in turn); P-1-r times B1, F1&B0; r+1 times B1, B0, the last r+1 of them split; P-1-r times W, I0; "
      "r+1 W.",
      "(P-1)(F&B+B-3W) where F = I = W", "2P+1, on every rank", "2P-1 (the source asks for 2P)",
-     "deepseek-ai/DualPipe `dualpipev.py`; arXiv 2412.19437 section 3.2.1"),
+     "deepseek-ai/DualPipe `dualpipev.py`; arXiv 2412.19437 section 3.2.1: the table there is of DualPipe, which has two "
+     "directions, PP = 2P ranks and the parameters twice"),
 ]
 
 # The figures of the preset deepseek_h800, as a user would write them down.

@@ -7,6 +7,7 @@
 #include <concepts>
 #include <condition_variable>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,7 +42,10 @@ public:
   mailbox(mailbox const&) = delete;
   mailbox& operator=(mailbox const&) = delete;
 
+  int ranks() const noexcept { return static_cast<int>(boxes_.size()); }
+
   void put(int from, message const& about, Tensor const& content) {
+    refuse_itself(from, about);
     if (board_.failed()) give_up(stretto::describe(label_of(about, lane::send_lower)), board_);
     box& to = boxes_.at(static_cast<std::size_t>(about.peer));
     Tensor copy = copy_to_send(content);
@@ -56,6 +60,7 @@ public:
   /// The oldest message of that name. Blocks until it is there; throws `communicator_error` when the group fails or nothing
   /// in it has gone on until the deadline.
   Tensor take(int to, message const& about) {
+    refuse_itself(to, about);
     box& mine = boxes_.at(static_cast<std::size_t>(to));
     std::unique_lock lock(mine.mutex);
     auto found = mine.letters.end();
@@ -103,6 +108,14 @@ private:
     std::vector<letter> letters;
   };
 
+  /// Stages of one rank hand values on without messages.
+  static void refuse_itself(int rank, message const& about) {
+    if (about.peer == rank)
+      throw std::invalid_argument(
+          "stretto::host::peers: rank " + std::to_string(rank) +
+          " has a message for itself; make peers with the rank of its executor's sizes");
+  }
+
   static bool is_same(message const& a, message const& b) noexcept {
     return a.gradient == b.gradient && a.stage == b.stage && a.microbatch == b.microbatch &&
            a.chain == b.chain;
@@ -119,7 +132,11 @@ template <class Tensor> class peers {
 public:
   using tensor = Tensor;
 
-  peers(mailbox<Tensor>& of, int rank) : mailbox_(of), rank_(rank) {}
+  peers(mailbox<Tensor>& of, int rank) : mailbox_(of), rank_(rank) {
+    if (rank < 0 || rank >= of.ranks())
+      throw std::invalid_argument("stretto::host::peers: there is no rank " + std::to_string(rank) +
+                                  "; the group has ranks 0 to " + std::to_string(of.ranks() - 1));
+  }
 
   void send(message const& about, Tensor const& content) { mailbox_.put(rank_, about, content); }
   Tensor receive(message const& about) { return mailbox_.take(rank_, about); }
