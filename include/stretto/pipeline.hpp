@@ -3,6 +3,7 @@
 #include <stretto/detail/cxx20.hpp>
 
 #include <concepts>
+#include <type_traits>
 
 namespace stretto {
 inline namespace v0 {
@@ -117,9 +118,10 @@ template <class Pipeline>
 concept pipeline = requires(int number, detail::call_sink& sink) {
   { Pipeline::name } -> std::convertible_to<char const*>;
   { Pipeline::map } -> std::convertible_to<placement>;
-  { Pipeline::chunks } -> std::convertible_to<int>;
-  { Pipeline::pairs } -> std::convertible_to<bool>;
-  { Pipeline::splits } -> std::convertible_to<bool>;
+  // Constants. With casts in the argument of an alias: without them g++ 12 stops at a member that is not static.
+  typename std::bool_constant<static_cast<int>(Pipeline::chunks) == 0>;
+  typename std::bool_constant<static_cast<bool>(Pipeline::pairs)>;
+  typename std::bool_constant<static_cast<bool>(Pipeline::splits)>;
   { Pipeline::min_microbatches(number) } -> std::convertible_to<int>;
   Pipeline::run(number, number, number, number, sink);
 };

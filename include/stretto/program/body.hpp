@@ -195,10 +195,10 @@ constexpr draft checked(draft d) {
 
 template <class Policy> constexpr pair_builder order_of(form f) {
   pair_builder p;
-  if constexpr (requires { Policy::forward(p); }) {
+  if constexpr (orders_forwards<Policy>) {
     if (f == form::forward) return Policy::forward(p), p;
   }
-  if constexpr (requires { Policy::backward(p); }) {
+  if constexpr (orders_backwards<Policy>) {
     if (has_backward(f) && !has_forward(f)) return Policy::backward(p), p;
   }
   Policy::pair(p);

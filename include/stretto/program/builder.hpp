@@ -2,6 +2,8 @@
 
 #include <stretto/phase.hpp>
 
+#include <type_traits>
+
 /// What a layer policy writes in: the order of the ops of two layers, one forward and one backward.
 namespace stretto {
 inline namespace v0 {
@@ -51,12 +53,56 @@ private:
   int size_ = 0;
 };
 
-/// A layer policy: a type that orders one layer's forward beside another layer's backward. It may also order a lone
-/// forward and a lone backward (`forward(pair_builder&)`, `backward(pair_builder&)`).
-template <class Ph>
-concept layer_policy = requires(pair_builder& p) {
-  Ph::pair(p);
+namespace detail {
+
+template <class Policy>
+concept orders_pairs = requires(pair_builder& p) {
+  Policy::pair(p);
 };
+template <class Policy>
+concept orders_forwards = requires(pair_builder& p) {
+  Policy::forward(p);
+};
+template <class Policy>
+concept orders_backwards = requires(pair_builder& p) {
+  Policy::backward(p);
+};
+
+/// Whether a policy has members of these names; see `has_named_members` for how that is asked.
+template <class Policy> struct has_named_orders {
+  struct fallback {
+    int forward, backward;
+  };
+  struct both : Policy, fallback {};
+  static constexpr bool forward = !requires { &both::forward; };
+  static constexpr bool backward = !requires { &both::backward; };
+};
+/// The order is known when it is compiled, and no order that the policy names is passed over.
+template <class Policy> constexpr bool orders_all() {
+  pair_builder p;
+  Policy::pair(p);
+  if constexpr (orders_forwards<Policy>)
+    Policy::forward(p);
+  else if constexpr (!std::is_final_v<Policy>)
+    if (has_named_orders<Policy>::forward) return false;
+  if constexpr (orders_backwards<Policy>)
+    Policy::backward(p);
+  else if constexpr (!std::is_final_v<Policy>)
+    if (has_named_orders<Policy>::backward) return false;
+  return true;
+}
+template <class Policy>
+concept has_constant_orders = requires {
+  typename std::bool_constant<orders_all<Policy>()>;
+};
+
+} // namespace detail
+
+/// A layer policy: a type that orders one layer's forward beside another layer's backward. It may also order a lone
+/// forward and a lone backward (`forward(pair_builder&)`, `backward(pair_builder&)`). All are static and constexpr.
+template <class Policy>
+concept layer_policy = detail::orders_pairs<Policy> && detail::has_constant_orders<Policy> &&
+    detail::orders_all<Policy>();
 
 } // namespace v0
 } // namespace stretto
