@@ -78,7 +78,7 @@ layer_costs from_json(std::string const& path, json const& file) {
   top.only({"name", "source", "unit", "forward", "backward_input", "backward_weight", "message",
             "layers_per_rank"});
   layer_costs costs;
-  costs.name = top.text("name", path);
+  costs.name = top.text("name", shown_path(path));
   costs.source = top.text("source", "");
   costs.unit = top.text("unit", "ms");
   if (costs.unit.size() > longest_unit ||

@@ -136,6 +136,9 @@ def check_costs(program: str, folder: pathlib.Path) -> None:
     refused(program, "is longer than", "--costs", str(huge))
     accepted = run(program, "--costs", file("good.json", changed(message=0.1, layers_per_rank=8, name="mine")), "--json")
     assert accepted.returncode == 0 and json.loads(accepted.stdout)["costs"]["name"] == "mine", accepted.stderr
+    # Without a name it is that of the file, as it can be shown: these bytes are no characters.
+    odd = run(program, "--costs", file("caf\udcff\x1b.json", changed()), "--json")
+    assert odd.returncode == 0 and json.loads(odd.stdout)["costs"]["name"].endswith("/caf??.json"), odd
 
 
 def main() -> int:
