@@ -210,6 +210,9 @@
 #define STRETTO_E72 \
   "stretto[E72]: what a phase keeps in io.saved() has no empty state; make its type saved default constructible " \
   "and assignable"
+#define STRETTO_E73 \
+  "stretto[E73]: a phase uses a gradient where there is none: in forward, or in backward_weight that of a value " \
+  "that it reads; make it in backward or backward_input, and keep in io.saved() what else needs it"
 
 /// Every rule: its code, and its name here, in `fault` and in namespace `error`.
 #define STRETTO_RULES(rule) \
@@ -233,7 +236,7 @@
   rule(E62, other_model) rule(E63, slot_in_use) rule(E64, recompute_spans_cut) \
   rule(E65, no_objective) rule(E66, no_layer_before) rule(E67, no_layer_behind) \
   rule(E68, wrong_phases) rule(E69, unsaved_read) rule(E70, uncallable) \
-  rule(E71, no_constant) rule(E72, unfit_saved)
+  rule(E71, no_constant) rule(E72, unfit_saved) rule(E73, no_gradient)
 // clang-format on
 
 namespace stretto {

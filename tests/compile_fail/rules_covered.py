@@ -40,6 +40,7 @@ NOT_AT_RUN_TIME = {
     "E68": "the code of the caller names a type",
     "E69": "the code of a phase names a type",
     "E70": "the code of a phase declares a member",
+    "E73": "the code of a phase names a type",
 }
 
 

@@ -104,6 +104,9 @@ class io {
   template <class Value> static constexpr bool reads = leaf_index<Value> >= 0;
   template <class Value> static constexpr bool writes = root_index<Value> >= 0;
   static constexpr bool in_weight_pass = In == pass::backward_weight;
+  // Those of what is read have been handed to their writer, and emptied, before the weight half.
+  template <class Value>
+  static constexpr bool has_gradient = In != pass::forward && !(in_weight_pass && reads<Value>);
 
   // What runs forward again has what it read from outside until its input half is over, and what it made itself to the end.
   template <class Value> static constexpr bool input_is_gone() {
@@ -157,6 +160,7 @@ public:
   template <class Value> decltype(auto) grad(Value) const {
     static_assert(!(reads<Value> && writes<Value>), STRETTO_E12);
     static_assert(reads<Value> || writes<Value>, STRETTO_E10);
+    static_assert(has_gradient<Value>, STRETTO_E73);
     if constexpr (writes<Value>)
       return (slot_->root_gradient[root_index<Value>]);
     else
@@ -164,10 +168,12 @@ public:
   }
   template <class Value> tensor& grad_in(Value) const {
     static_assert(reads<Value>, STRETTO_E10);
+    static_assert(In != pass::forward && !in_weight_pass, STRETTO_E73);
     return slot_->leaf_gradient[reads<Value> ? leaf_index<Value> : 0];
   }
   template <class Value> tensor const& grad_out(Value) const {
     static_assert(writes<Value>, STRETTO_E11);
+    static_assert(In != pass::forward, STRETTO_E73);
     return slot_->root_gradient[writes<Value> ? root_index<Value> : 0];
   }
 
