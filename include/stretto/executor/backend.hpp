@@ -2,6 +2,8 @@
 
 #include <stretto/adapter.hpp>
 
+#include <type_traits>
+
 namespace stretto {
 inline namespace v0 {
 namespace detail {
@@ -113,6 +115,10 @@ template <class Adapter, class Tensor> constexpr bool can_be_peers() {
   return true;
 }
 
+/// Of forwarding references, an rvalue is a type without `&`.
+template <class... Adapters>
+inline constexpr bool has_temporary = !(std::is_lvalue_reference_v<Adapters> && ...);
+
 template <class Tensors, class Lanes>
 concept brings_types = has_tensor_type<Tensors> && requires {
   typename Tensors::context;
@@ -126,7 +132,7 @@ template <has_tensor_type Adapter> struct tensor_of<Adapter> { using type = type
 
 } // namespace detail
 
-/// The adapters of one rank, joined. Communicators belong to the phases that call them.
+/// The adapters of one rank, joined and referred to. Communicators belong to the phases that call them.
 template <class Tensors, class Lanes, class Peers = no_peers<typename detail::tensor_of<Tensors>::type>>
 struct backend {
   static_assert(detail::can_be_tensors<Tensors>() && detail::can_differentiate<Tensors>() &&
@@ -138,10 +144,20 @@ struct backend {
 
   backend(Tensors& t, Lanes& l) : tensors(t), lanes(l) {}
   backend(Tensors& t, Lanes& l, Peers& p) : tensors(t), lanes(l), peers(&p) {}
+  template <class SomeTensors, class SomeLanes, class... SomePeers>
+  requires detail::has_temporary<SomeTensors, SomeLanes, SomePeers...> backend(SomeTensors&& t, SomeLanes&& l,
+                                                                               SomePeers&&...)
+      : tensors(t), lanes(l) {
+    static_assert(
+        !detail::has_temporary<SomeTensors, SomeLanes, SomePeers...>,
+        "stretto: a backend refers to its adapters; give it variables that live as long as the executor, no "
+        "temporaries");
+  }
 };
-template <class Tensors, class Lanes> backend(Tensors&, Lanes&) -> backend<Tensors, Lanes>;
-template <class Tensors, class Lanes, class Peers>
-backend(Tensors&, Lanes&, Peers&) -> backend<Tensors, Lanes, Peers>;
+template <class Tensors, class Lanes, class... Peers>
+backend(Tensors&&, Lanes&&, Peers&&...)
+    -> backend<std::remove_reference_t<Tensors>, std::remove_reference_t<Lanes>,
+               std::remove_reference_t<Peers>...>;
 
 } // namespace v0
 } // namespace stretto
