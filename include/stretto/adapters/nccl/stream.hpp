@@ -34,12 +34,15 @@ private:
   cudaStream_t handle_ = nullptr;
 };
 
-/// Device memory for calls on one stream, behind which it goes back: to free it would wait for a rank that is silent.
+/// Device memory for calls on one stream, behind which it goes back: to free it would wait for a rank that is silent. Zeros, so
+/// that nothing is sent that nobody has written.
 class stream_memory {
 public:
   stream_memory(cudaStream_t on, std::size_t bytes) : on_(on) {
     check(cudaMallocAsync(&data_, bytes, on), "cudaMallocAsync");
-    check(cudaMemsetAsync(data_, 0, bytes, on), "cudaMemsetAsync");
+    auto const filled = cudaMemsetAsync(data_, 0, bytes, on);
+    if (filled != cudaSuccess) static_cast<void>(cudaFreeAsync(data_, on));
+    check(filled, "cudaMemsetAsync");
   }
   stream_memory(stream_memory const&) = delete;
   stream_memory& operator=(stream_memory const&) = delete;
