@@ -1,6 +1,7 @@
 #include "support.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 
@@ -175,11 +176,16 @@ TEST_CASE("peers of another rank than the executor's are refused at once", "[pee
       Catch::Matchers::Message("stretto::host::peers: there is no rank 2; the group has ranks 0 to 1"));
 }
 
-TEST_CASE("a mailbox that a rank makes for itself alone is refused in one sentence", "[peers][group]") {
+TEST_CASE("a mailbox or domain that a rank makes for itself alone is refused in one sentence",
+          "[peers][group]") {
   host::group group(2);
+  bool const is_domain = GENERATE(false, true);
   std::string said;
   try {
-    group.run([&](int) { host::mailbox<tensor> const mine(group); });
+    group.run([&](int) {
+      if (is_domain) return static_cast<void>(group.add_domain());
+      host::mailbox<tensor> const mine(group);
+    });
   } catch (step_error const& error) {
     said = error.what();
   }
@@ -187,6 +193,7 @@ TEST_CASE("a mailbox that a rank makes for itself alone is refused in one senten
       "failed: stretto::host::group: a mailbox or domain is made while the ranks run; make one for all of "
       "them before group.run"));
   host::mailbox<tensor> const after(group);
+  CHECK(group.add_domain() == 1);
 }
 
 TEST_CASE("a group that fails knows nothing of mailboxes that are gone", "[peers][group]") {

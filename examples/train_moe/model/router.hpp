@@ -81,8 +81,8 @@ struct choice_record {
 
 /// Softmax over the experts, the `top_k` best, their weights renormalised for k > 1 (for k = 1 that would make every
 /// weight 1 and leave the router without a gradient). With a forced balance, which is for benchmarks, random numbers take
-/// the place of the logits, by layer and microbatch the same in every step: experts then have nearly as many rows each,
-/// and the router costs what it always costs.
+/// the place of the logits, by layer and microbatch the same in every step and on every rank (so that --ep changes what is
+/// learned): experts then have nearly as many rows each, and the router costs what it always costs.
 class router {
 public:
   router(initializer const& init, step_data& step, int layer)

@@ -50,6 +50,7 @@ public:
   /// Another order of collective calls, for another lane or for some of the ranks, named in ascending order. Returns
   /// its number; number 0 is there from the start and has all ranks. Only before the ranks start.
   int add_domain(std::vector<int> members) {
+    require_no_ranks();
     for (std::size_t i = 0; i < members.size(); ++i)
       if (members[i] < 0 || members[i] >= ranks_ || (i > 0 && members[i] <= members[i - 1]))
         throw std::invalid_argument(
@@ -69,10 +70,7 @@ public:
 
   /// `also` is woken when the group fails and forgets when it is reset, until it is removed. Both only while no rank runs.
   void add(participant& also) {
-    if (running_)
-      throw std::logic_error(
-          "stretto::host::group: a mailbox or domain is made while the ranks run; make one for "
-          "all of them before group.run");
+    require_no_ranks();
     participants_.push_back(&also);
   }
   void remove(participant& gone) { std::erase(participants_, &gone); }
@@ -138,6 +136,13 @@ public:
   }
 
 private:
+  void require_no_ranks() const {
+    if (running_)
+      throw std::logic_error(
+          "stretto::host::group: a mailbox or domain is made while the ranks run; make one for "
+          "all of them before group.run");
+  }
+
   template <class Body> void guarded(Body const& body, int rank) {
     failure what{rank, false, {}, {}, {}};
     try {
