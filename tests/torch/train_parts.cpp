@@ -99,8 +99,8 @@ TEST_CASE("a forced balance gives experts as many rows each, and the router its 
 
   // Of two weights w and 1 - w the first has the slope w (1 - w) by the first logit and less that by the second.
   auto const gradient = at::arange(2 * tokens, at::kDouble).square().cos().view({tokens, 2});
-  torch::autograd::backward({chosen.weights}, {gradient});
-  auto const w = chosen.weights.detach();
+  auto const& w = chosen.weights;
+  torch::autograd::backward({chosen.log_weights}, {gradient * w});
   auto const first = w.prod(1) * (gradient.select(1, 0) - gradient.select(1, 1));
   auto const of_logits =
       at::zeros({tokens, config.experts}, at::kDouble).scatter(1, chosen.ids, at::stack({first, -first}, 1));
