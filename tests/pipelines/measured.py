@@ -92,10 +92,10 @@ class Plan:
         path.write_text(content if isinstance(content, str) else json.dumps(content))
         return str(path)
 
-    def run(self, measured: object, costs: object, *flags: str, most_memory: int = resource.RLIM_INFINITY) -> subprocess.CompletedProcess:
+    def run(self, measured: object, costs: object, *flags: str, most_memory: int | None = None) -> subprocess.CompletedProcess:
         named = [each if isinstance(each, str) else self.write(each) for each in (measured, costs)]
         return subprocess.run([self.program, "--measured", named[0], "--costs", named[1], *flags], capture_output=True, text=True,
-                              timeout=60, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (most_memory, most_memory)))
+                              timeout=60, preexec_fn=lambda: most_memory and resource.setrlimit(resource.RLIMIT_AS, (most_memory, most_memory)))
 
     def report(self, measured: object, costs: object) -> dict:
         answer = self.run(measured, costs, "--json")

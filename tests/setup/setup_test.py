@@ -226,7 +226,7 @@ class Builds(unittest.TestCase):
             (self.folder / "examples/setup.sh").write_text("exit 0")
             result = subprocess.run(["sh", copy], env={**os.environ, variable: "/dev/null/build"}, capture_output=True, text=True)
             self.assertEqual(result.returncode, 1)
-            self.assertRegex(result.stderr, f"^[a-z]+(.sh)?: /dev/null/build cannot be written here; name a folder elsewhere in {variable}.?\n$")
+            self.assertRegex(result.stderr, rf"^[a-z]+(\.sh)?: /dev/null/build cannot be written here; name a folder elsewhere in {variable}\.?\n$")
 
     def test_meson_refuses_a_torch_root_without_torch(self):
         """It would leave out what was asked for."""

@@ -117,15 +117,14 @@ requires(Wrong >= 0) struct uses_verdict<uses<Model, What, Wrong>> {
 };
 
 /// Whether every pass of every phase can be called.
+// clang-format off
 template <class Model, class Tensors>
-inline constexpr bool can_call = decltype(use_forward<Model, Tensors>(
-    numbers_with<Model, member::forward>{}))::fine&& decltype(use_backward<Model,
-                                                                           Tensors>(
-    numbers_with<Model, member::backward>{}))::fine&& decltype(use_backward_input<Model,
-                                                                                  Tensors>(
-    numbers_with<Model, member::backward_input>{}))::fine&& decltype(use_backward_weight<Model,
-                                                                                         Tensors>(
-    numbers_with<Model, member::backward_weight>{}))::fine;
+inline constexpr bool can_call =
+    decltype(use_forward<Model, Tensors>(numbers_with<Model, member::forward>{}))::fine &&
+    decltype(use_backward<Model, Tensors>(numbers_with<Model, member::backward>{}))::fine &&
+    decltype(use_backward_input<Model, Tensors>(numbers_with<Model, member::backward_input>{}))::fine &&
+    decltype(use_backward_weight<Model, Tensors>(numbers_with<Model, member::backward_weight>{}))::fine;
+// clang-format on
 
 } // namespace detail
 } // namespace v0
