@@ -213,9 +213,10 @@ void add_flags(flag_values& flags, CLI::App& app, options& o) {
   flags.add("--lr", "X", number(o.learning_rate), "Highest learning rate");
   flags.add("--clip", "X", number(o.clip), "Largest norm of the gradient");
   flags.add("--aux", "X", number(m.auxiliary), "Weight of the load-balancing loss");
-  app.add_flag("--force-load-balancing", o.model.forced_balance,
-               "For benchmarks: route by random numbers, the same on every rank, in place of the router's, so that "
-               "all experts have about as many rows; what is learned means little then");
+  app.add_flag(
+      "--force-load-balancing", o.model.forced_balance,
+      "For benchmarks: route by random numbers, the same on every rank, in place of the router's, so that "
+      "all experts have about as many rows; what is learned means little then");
   flags.add("--link-gbps", "X", "", "Model a link of this bandwidth between expert ranks");
   flags.add("--link-us", "X", "", "Model a link of this latency between expert ranks");
   app.add_flag(
