@@ -57,8 +57,8 @@ struct Weighty : Listing<values<>, values<>> {
 };
 template <class Kept> struct Keeping : Listing<values<>, values<>> { using saved = Kept; };
 union Either {
-  static constexpr phase_kind kind = attn;
-  static constexpr bool has_weights = true;
+  [[maybe_unused]] static constexpr phase_kind kind = attn;
+  [[maybe_unused]] static constexpr bool has_weights = true;
   using reads = values<>;
   using writes = values<>;
 };
