@@ -1,27 +1,18 @@
 /// As written_by_products.cpp, for copies in graphs. initcheck looks at what they read before the graph has run, so sanitizer.py tells it not to look at
 /// copies there; then it does not know what they write (initcheck_sees.cu asks for that). It is told before each launch of the graph, in such runs only.
+#include "behind.hpp"
 #include "told_to_initcheck.hpp"
 
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
-#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
 
-#include <dlfcn.h>
-
 namespace {
-
-template <class... Arguments> cudaError_t behind(char const* name, Arguments... arguments) {
-  void* const found = dlsym(RTLD_NEXT, name);
-  if (found) return reinterpret_cast<cudaError_t (*)(Arguments...)>(found)(arguments...);
-  std::fprintf(stderr, "no %s behind what tells initcheck\n", name);
-  std::abort();
-}
 
 struct range {
   void const* begin;
@@ -61,7 +52,7 @@ std::map<cudaGraphExec_t, std::vector<range>> copies_of;
 extern "C" {
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long flags) {
-  auto const status = behind("cudaGraphInstantiate", made, graph, flags);
+  auto const status = test::behind<cudaError_t>("cudaGraphInstantiate", made, graph, flags);
   if (status != cudaSuccess || !copies_are_unseen()) return status;
   std::vector<range> copies;
   add_copies(graph, copies);
@@ -77,7 +68,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t on) {
     if (auto const found = copies_of.find(graph); found != copies_of.end()) copies = found->second;
   }
   for (auto const& each : copies) test::is_written(each.begin, each.bytes, on);
-  return behind("cudaGraphLaunch", graph, on);
+  return test::behind<cudaError_t>("cudaGraphLaunch", graph, on);
 }
 
 } // extern "C"

@@ -1,5 +1,6 @@
 /// Loaded before a program under compute-sanitizer: tells its initcheck what products of cuBLAS have written, whose kernels write by copies that
 /// a tensor map describes, which it does not see (initcheck_sees.cu shows that). Every product writes all of its output.
+#include "behind.hpp"
 #include "told_to_initcheck.hpp"
 
 #include <cublasLt.h>
@@ -8,23 +9,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <utility>
-
-#include <dlfcn.h>
 
 namespace {
 
 using test::is_written;
-
-/// What the program would have called; `arguments` have the types that it takes.
-template <class... Arguments> cublasStatus_t behind(char const* name, Arguments... arguments) {
-  void* const found = dlsym(RTLD_NEXT, name);
-  if (found) return reinterpret_cast<cublasStatus_t (*)(Arguments...)>(found)(arguments...);
-  std::fprintf(stderr, "no %s behind what tells initcheck\n", name);
-  std::abort();
-}
 
 std::size_t bytes_of(cudaDataType_t type) {
   switch (type) {
@@ -92,7 +81,7 @@ extern "C" {
 cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void* memory, std::size_t bytes) {
   // Parts of sums, which nobody else reads.
   is_written(memory, bytes, stream_of(handle));
-  return behind("cublasSetWorkspace_v2", handle, memory, bytes);
+  return test::behind<cublasStatus_t>("cublasSetWorkspace_v2", handle, memory, bytes);
 }
 
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb, int m, int n,
@@ -100,8 +89,9 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t ta, cublasO
                             void const* b, cudaDataType_t b_type, int ldb, void const* beta, void* c,
                             cudaDataType_t c_type, int ldc, cublasComputeType_t compute,
                             cublasGemmAlgo_t algorithm) {
-  auto const status = behind("cublasGemmEx", handle, ta, tb, m, n, k, alpha, a, a_type, lda, b, b_type, ldb,
-                             beta, c, c_type, ldc, compute, algorithm);
+  auto const status =
+      test::behind<cublasStatus_t>("cublasGemmEx", handle, ta, tb, m, n, k, alpha, a, a_type, lda, b, b_type,
+                                   ldb, beta, c, c_type, ldc, compute, algorithm);
   if (status == CUBLAS_STATUS_SUCCESS && is_zero(beta, type_of_factors(compute)))
     matrix_is_written(c, std::size_t(m), std::size_t(n), std::size_t(ldc), bytes_of(c_type),
                       stream_of(handle));
@@ -115,9 +105,9 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
                                           void const* beta, void* c, cudaDataType_t c_type, int ldc,
                                           long long stride_c, int batch, cublasComputeType_t compute,
                                           cublasGemmAlgo_t algorithm) {
-  auto const status =
-      behind("cublasGemmStridedBatchedEx", handle, ta, tb, m, n, k, alpha, a, a_type, lda, stride_a, b,
-             b_type, ldb, stride_b, beta, c, c_type, ldc, stride_c, batch, compute, algorithm);
+  auto const status = test::behind<cublasStatus_t>("cublasGemmStridedBatchedEx", handle, ta, tb, m, n, k,
+                                                   alpha, a, a_type, lda, stride_a, b, b_type, ldb, stride_b,
+                                                   beta, c, c_type, ldc, stride_c, batch, compute, algorithm);
   if (status == CUBLAS_STATUS_SUCCESS && is_zero(beta, type_of_factors(compute)))
     for (int i = 0; i < batch; ++i)
       matrix_is_written(
@@ -133,8 +123,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t how,
                               cublasLtMatmulAlgo_t const* algorithm, void* workspace,
                               std::size_t workspace_bytes, cudaStream_t on) {
   is_written(workspace, workspace_bytes, on);
-  auto const status = behind("cublasLtMatmul", handle, how, alpha, a, of_a, b, of_b, beta, c, of_c, d, of_d,
-                             algorithm, workspace, workspace_bytes, on);
+  auto const status =
+      test::behind<cublasStatus_t>("cublasLtMatmul", handle, how, alpha, a, of_a, b, of_b, beta, c, of_c, d,
+                                   of_d, algorithm, workspace, workspace_bytes, on);
   if (status != CUBLAS_STATUS_SUCCESS || !is_zero(beta, type_of_factors(how))) return status;
   auto const width =
       bytes_of(static_cast<cudaDataType_t>(attribute_of<std::uint32_t>(of_d, CUBLASLT_MATRIX_LAYOUT_TYPE)));
