@@ -69,6 +69,7 @@ int wrong_on_host(unsigned const* memory) {
 void behind_a_gate() {
   auto const on = stream_of(0);
   auto *const memory = memory_of(0), *const second = memory_of(0);
+  void* taken = nullptr;
   std::vector<std::pair<char const*, std::function<void()>>> const calls{
       {"kernel", [&] { write_all<<<blocks, threads, 0, on>>>(memory); }},
       {"fill", [&] { check(cudaMemsetAsync(second, 1, words * 4, on), "cudaMemsetAsync"); }},
@@ -76,7 +77,9 @@ void behind_a_gate() {
        [&] {
          check(cudaMemcpyAsync(second, memory, words * 4, cudaMemcpyDeviceToDevice, on), "cudaMemcpyAsync");
        }},
-      {"mark", [&] { test::is_written(second, words * 4, on); }}};
+      {"mark", [&] { test::is_written(second, words * 4, on); }},
+      {"memory taken", [&] { check(cudaMallocAsync(&taken, words * 4, on), "cudaMallocAsync"); }},
+      {"memory back", [&] { check(cudaFreeAsync(taken, on), "cudaFreeAsync"); }}};
   for (auto const& [_, call] : calls) call(); // warm
   check(cudaStreamSynchronize(on), "cudaStreamSynchronize");
   auto const wait =

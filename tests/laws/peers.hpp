@@ -13,11 +13,11 @@ namespace laws {
 
 namespace detail {
 
-inline std::vector<stretto::message> some_messages(int peer) {
+inline std::vector<stretto::message> some_messages(int peer, int microbatches) {
   std::vector<stretto::message> all;
   for (bool const gradient : {false, true})
     for (int stage : {0, 3})
-      for (int microbatch = 0; microbatch < 8; ++microbatch)
+      for (int microbatch = 0; microbatch < microbatches; ++microbatch)
         for (int chain = 0; chain < 2; ++chain) all.push_back({gradient, stage, microbatch, chain, peer});
   return all;
 }
@@ -28,10 +28,11 @@ inline int number_of(stretto::message const& m, int from) {
 } // namespace detail
 
 /// A message is found by direction, stage, microbatch and chain, in whatever order it is asked for. Both ranks send
-/// everything before they receive anything, which a send that waits for its receive does not survive.
+/// everything before they receive anything, which a send that waits for its receive does not survive: of each direction four
+/// messages a microbatch.
 template <class Peers, class Make, class Read>
-bool messages_are_found_by_name(Peers& peers, int me, int other, Make make, Read read) {
-  std::vector<stretto::message> all = detail::some_messages(other);
+bool messages_are_found_by_name(Peers& peers, int me, int other, Make make, Read read, int microbatches = 8) {
+  std::vector<stretto::message> all = detail::some_messages(other, microbatches);
   for (stretto::message const& m : all) peers.send(m, make(detail::number_of(m, me)));
   std::mt19937 random(static_cast<unsigned>(me + 1));
   std::shuffle(all.begin(), all.end(), random);
