@@ -134,8 +134,8 @@ TEST_CASE("nccl::peers keeps the laws of messages", "[gpu]") {
         };
         std::string wrong;
         int const other = 1 - rank;
-        // Under a tool memory may go back only when its stream is done (tools_take.cu): there sends must fit into NCCL's eight
-        // buffers a channel, where they end before they are received.
+        // Under a tool something waits for sends that wait for their receives (gpu_sanitizer.md): there they are as few as fit
+        // into NCCL's eight buffers a channel, where they end by themselves.
         int const microbatches = test::times(8, 1);
         if (!laws::messages_are_found_by_name(mine.peers, rank, other, make_one, read_one, microbatches))
           wrong += "found by name; ";
