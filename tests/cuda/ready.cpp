@@ -42,7 +42,8 @@ TEST_CASE("this machine, with its GPUs hidden, is not ready, and nothing hangs",
   CHECK_THROWS_AS(cublas::handle(nullptr), std::runtime_error);
 }
 
-TEST_CASE("too few hardware queues are told with the number to set", "[cuda][building-blocks-17][megatron-03]") {
+TEST_CASE("too few hardware queues are told with the number to set",
+          "[cuda][building-blocks-17][megatron-03]") {
   CHECK(cuda::why_lanes_serialize(nullptr, 8).empty());
   CHECK(cuda::why_lanes_serialize("4", 4).empty());
   CHECK(cuda::why_lanes_serialize("32", 100).empty());
