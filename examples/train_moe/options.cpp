@@ -335,6 +335,15 @@ char const* name_of(transport_kind which) {
   }
 }
 
+char const* name_of(device_kind which) { return which == device_kind::cuda ? "cuda" : "cpu"; }
+
+char const* name_of(number_type which) {
+  constexpr char const* names[] = {"f32", "bf16", "f64"};
+  return names[static_cast<int>(which)];
+}
+
+char const* name_of_attention(options const& o) { return o.repeatable ? "repeatable" : "fast"; }
+
 int slots_of(options const& o) {
   double const tokens = 1.0 * o.batch * o.model.sequence;
   return static_cast<int>(std::min(tokens, std::ceil(o.capacity * tokens * o.model.top_k / o.model.experts)));

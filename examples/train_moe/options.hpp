@@ -28,10 +28,15 @@ char const* name_of(policy which);
 /// How ranks on GPUs reach each other. `usual`: staged for threads, nccl for processes. `none`: not at all, to see what a step
 /// without communication takes.
 enum class transport_kind : unsigned char { usual, staged, peer, nccl, none };
-/// As it is given.
+
+/// As they are given.
 char const* name_of(transport_kind which);
+char const* name_of(device_kind which);
+char const* name_of(number_type which);
 
 struct options;
+/// That of `--attention`.
+char const* name_of_attention(options const& o);
 /// What `capacity` comes to, 0 if there is none. No expert needs more slots than there are tokens.
 int slots_of(options const& o);
 

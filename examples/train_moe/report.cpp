@@ -55,8 +55,6 @@ double exposed_step(run_result const& run) {
   return run.exposed_seconds / static_cast<double>(run.losses.size());
 }
 
-char const* type_name(number_type type) { return type == number_type::bf16 ? "bf16" : "f32"; }
-
 stretto::host::link_model link_of(options const& o) {
   return {.gigabits_per_second = o.link_gbps, .microseconds = o.link_us};
 }
@@ -83,8 +81,10 @@ std::vector<std::pair<std::string, std::string>> about_trace(options const& o, r
           {"top_k", number(m.top_k)},
           {"shared", number(m.shared)},
           {"capacity", number(o.capacity)},
-          {"device", m.device == device_kind::cuda ? "cuda" : "cpu"},
-          {"dtype", type_name(m.type)},
+          {"force_load_balancing", number(int{m.forced_balance})},
+          {"device", name_of(m.device)},
+          {"attention", name_of_attention(o)},
+          {"dtype", name_of(m.type)},
           {"link_gbps", number(o.link_gbps)},
           {"link_us", number(o.link_us)}};
 }
@@ -111,9 +111,9 @@ nlohmann::ordered_json config_of(options const& o) {
                                 {"experts", m.experts},
                                 {"top_k", m.top_k},
                                 {"shared", m.shared},
-                                {"device", m.device == device_kind::cuda ? "cuda" : "cpu"},
+                                {"device", name_of(m.device)},
                                 {"comm", m.device == device_kind::cpu ? "host" : name_of(o.transport)},
-                                {"dtype", type_name(m.type)},
+                                {"dtype", name_of(m.type)},
                                 {"seed", m.seed},
                                 {"lr", o.learning_rate},
                                 {"clip", o.clip},
@@ -121,7 +121,7 @@ nlohmann::ordered_json config_of(options const& o) {
                                 {"force_load_balancing", m.forced_balance}};
   config["capacity"] = o.capacity > 0 ? nlohmann::ordered_json(o.capacity) : nullptr;
   config["graph"] = o.graph;
-  config["attention"] = o.repeatable ? "repeatable" : "fast";
+  config["attention"] = name_of_attention(o);
   config["own_cores"] = o.own_cores;
   config["comm_ctas"] = o.comm_ctas;
   config["link_gbps"] = o.link_gbps > 0 ? nlohmann::ordered_json(o.link_gbps) : nullptr;
@@ -173,7 +173,7 @@ void print_header(options const& o, corpus const& text) {
              grouped(static_cast<double>(text.held_out_bytes())));
   fmt::print(
       "model  {} layers ({} dense), width {}, {} heads, {} experts of width {}, top {} and {} shared, {}\n",
-      m.layers, m.dense, m.hidden, m.heads, m.experts, m.ffn, m.top_k, m.shared, type_name(m.type));
+      m.layers, m.dense, m.hidden, m.heads, m.experts, m.ffn, m.top_k, m.shared, name_of(m.type));
   fmt::print("run    {} steps of {} bytes: {} {} x {} microbatches x {} sequences of {}; {}\n", o.steps,
              grouped(1.0 * o.ep * o.microbatches * o.batch * m.sequence), o.ep,
              o.pp == 1 ? "ranks" : "expert ranks", o.microbatches, o.batch, m.sequence, link_text(o));

@@ -324,6 +324,8 @@ def check_runs(plan: Plan, train: str) -> None:
     plan.refuses("trace both with the same model", step, serial["dense"])
     whole = traced("whole", *models["few"], "--policy", "serial", "--pipeline", "serial")
     plan.refuses("since its backward is whole", step, whole)
+    even = traced("even", *models["few"], "--policy", "serial", "--pipeline", "zero_bubble_h1", "--force-load-balancing")
+    plan.refuses("ran with force_load_balancing 1 and", step, even)
 
 
 def main() -> int:

@@ -111,14 +111,17 @@ TEST_CASE("a forced balance gives experts as many rows each, and the router its 
   });
 }
 
-TEST_CASE("a rank whose attention sums in another order is named", "[train_moe]") {
+TEST_CASE("a rank whose attention or way to others is another one is named", "[train_moe]") {
   options const usual;
-  options fast;
+  options fast, pushing;
   fast.repeatable = false;
+  pushing.transport = transport_kind::peer;
   auto const told = [](options const& of) { return agreement_of(of, 0); };
   CHECK(difference_of({told(usual), told(usual)}).empty());
   CHECK_THAT(difference_of({told(usual), told(fast), told(usual)}),
              ContainsSubstring("rank 1 has --attention fast and others have --attention repeatable"));
+  CHECK_THAT(difference_of({told(usual), told(usual), told(pushing)}),
+             ContainsSubstring("rank 2 has --comm peer and others have --comm staged"));
 }
 
 TEST_CASE("a corpus holds a tenth out and never trains on it", "[torch]") {

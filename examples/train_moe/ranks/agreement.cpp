@@ -46,11 +46,9 @@ std::string agreement_of(options const& o, std::uint64_t text) {
   add("--steps", o.steps), add("--batch", o.batch), add("--seq", m.sequence), add("--layers", m.layers);
   add("--dense", m.dense), add("--hidden", m.hidden), add("--heads", m.heads), add("--ffn", m.ffn);
   add("--experts", m.experts), add("--top-k", m.top_k), add("--shared", m.shared);
-  add("--device", m.device == device_kind::cuda ? "cuda" : "cpu"),
-      add("--comm", static_cast<int>(o.transport)), add("--comm-ctas", o.comm_ctas);
-  add("--attention", o.repeatable ? "repeatable" : "fast");
-  add("--dtype", static_cast<int>(m.type) == 0 ? "f32" : "bf16"), add("--seed", m.seed),
-      add("--aux", m.auxiliary), add("--force-load-balancing", m.forced_balance);
+  add("--device", name_of(m.device)), add("--comm", name_of(o.transport));
+  add("--comm-ctas", o.comm_ctas), add("--attention", name_of_attention(o)), add("--dtype", name_of(m.type));
+  add("--seed", m.seed), add("--aux", m.auxiliary), add("--force-load-balancing", m.forced_balance);
   add("--lr", o.learning_rate), add("--clip", o.clip), add("--capacity", o.capacity), add("--graph", o.graph);
   for (auto const how : all_policies)
     if ((o.compare || how == o.how) && goes_with_pipeline(o, how))
