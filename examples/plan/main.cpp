@@ -7,12 +7,14 @@
 #include "usage.hpp"
 
 #include "../shared/flag_words.hpp"
+#include "../shared/schedule_names.hpp"
 
 #include <stretto/pipelines/all.hpp>
 #include <stretto/plan/error.hpp>
 
 #include <algorithm>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -30,7 +32,7 @@ using namespace plan_program;
 struct options {
   std::string pipeline = "dual_pipe_v", format, costs;
   std::string ranks = "4", microbatches = "8", chunks;
-  std::string layer, replay = "chunks", layers, measured;
+  std::string layer, replay = "chunks", layers, layer_bytes, measured;
   bool names_plan = false; ///< a flag says which plan
   bool names_pipeline = false;
   bool comm = false, json = false, compare = false;
@@ -70,7 +72,7 @@ stretto::plan plan_of(std::string const& name, sizes const& at) {
 
 /// `layers` 0 replays call by call.
 report simulated(stretto::plan const& plan, layer_costs const& costs, int layers) {
-  if (layers > 0) return report_of(replay_of(plan, costs, layers));
+  if (layers > 0) return report_of(replay_of(plan, costs, layers), costs);
   stretto::simulation const run(plan, costs.chunk(plan.facts().chunks));
   return report_of(picture{plan, run, costs});
 }
@@ -99,7 +101,11 @@ std::string golden_of(stretto::plan const& plan, bool comm) {
 }
 
 layer_costs costs_of(options const& given, char const* preset) {
-  return find_costs(given.costs.empty() ? preset : given.costs);
+  layer_costs costs = find_costs(given.costs.empty() ? preset : given.costs);
+  if (!given.layer_bytes.empty())
+    costs.layer_bytes = static_cast<double>(
+        whole_number("--layer-bytes", given.layer_bytes, std::int64_t{1}, std::int64_t{1} << 50));
+  return costs;
 }
 
 std::string layer_answer(options const& given) {
@@ -155,10 +161,13 @@ std::string phases_answer(options const& given, sizes const& at) {
   phase_replay const run = replay_of(plan_of(given.pipeline, at), costs, layers);
   if (given.format == "svg") return draw_svg(run, costs);
   if (given.format == "trace") return draw_trace(run, costs);
-  return given.json ? report_json(report_of(run), costs) : report_table(report_of(run), costs);
+  report const found = report_of(run, costs);
+  return given.json ? report_json(found, costs) : report_table(found, costs);
 }
 
 std::string answer(options given) {
+  given.pipeline = examples::schedule_name(given.pipeline, pipeline_names());
+  given.layer = examples::schedule_name(given.layer, layer_policy_names());
   require_one_of("--pipeline", given.pipeline, pipeline_names());
   if (!given.format.empty())
     require_one_of("--format", given.format, {"golden", "text", "mermaid", "svg", "trace"});
@@ -177,6 +186,8 @@ std::string answer(options given) {
     throw usage_error("--compare prints a table; leave --format and --comm out");
   if (given.compare && given.names_pipeline)
     throw usage_error("--compare simulates every pipeline; leave --pipeline out, or --compare");
+  if (!given.layer_bytes.empty() && !given.format.empty())
+    throw usage_error("--layer-bytes stands in tables and --json; leave --format and --comm out");
   require_one_of("--replay", given.replay, {"chunks", "phases"});
   if (!given.layers.empty() && given.replay != "phases")
     throw usage_error(
@@ -194,7 +205,7 @@ std::string answer(options given) {
   if (given.format == "mermaid") return draw_mermaid(one);
   if (given.format == "svg") return draw_svg(one);
   if (given.format == "trace") return draw_trace(one);
-  if (given.format.empty() && !given.costs.empty()) return report_table(one);
+  if (given.format.empty() && !(given.costs.empty() && given.layer_bytes.empty())) return report_table(one);
   return draw_text(one);
 }
 
@@ -213,7 +224,8 @@ int main(int count, char** words) {
   std::signal(SIGXFSZ, SIG_IGN);
   options given;
   CLI::App app("Prints, draws and simulates pipeline schedules without running them.", "plan");
-  app.add_option("--pipeline", given.pipeline, "one of " + listed(pipeline_names()))
+  app.add_option("--pipeline", given.pipeline,
+                 "one of " + listed(pipeline_names()) + "; also " + examples::other_schedule_names())
       ->type_name("NAME")
       ->capture_default_str();
   app.add_option("--ranks", given.ranks, "pipeline ranks")->type_name("N")->capture_default_str();
@@ -231,6 +243,10 @@ int main(int count, char** words) {
       ->type_name("NAME")
       ->capture_default_str();
   app.add_option("--layers", given.layers, "with --replay phases: MoE layers of the model (64)")
+      ->type_name("N");
+  app.add_option("--layer-bytes", given.layer_bytes,
+                 "what one layer keeps of a microbatch between forward and backward: tables and JSON then "
+                 "tell peak live activations in bytes too")
       ->type_name("N");
   app.add_option("--layer", given.layer, "draw one layer pair: serial, two_stream_1f1b or split_dw")
       ->type_name("POLICY");
@@ -261,7 +277,7 @@ int main(int count, char** words) {
   }
   given.names_pipeline = app.count("--pipeline") > 0;
   for (char const* const flag :
-       {"--pipeline", "--ranks", "--microbatches", "--chunks", "--replay", "--layers"})
+       {"--pipeline", "--ranks", "--microbatches", "--chunks", "--replay", "--layers", "--layer-bytes"})
     given.names_plan = given.names_plan || app.count(flag) > 0;
   try {
     std::string const text = answer(given);

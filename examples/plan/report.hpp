@@ -14,12 +14,13 @@ struct report {
   int layers = 0; ///< replayed phase by phase; 0: call by call
   double makespan = 0, ideal = 0;
   std::vector<rank_time> ranks; ///< live in activations of all layers of a rank
+  double rank_bytes = 0; ///< of such an activation; 0: not known
   long messages = 0;
 
   double ratio() const { return ideal > 0 ? makespan / ideal : 1; }
 };
 report report_of(picture const& one);
-report report_of(phase_replay const& one);
+report report_of(phase_replay const& one, layer_costs const& costs);
 
 /// `1.5 (12.5%)`: a value and its share of the whole.
 std::string with_percent(double value, double whole);

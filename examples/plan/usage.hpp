@@ -2,6 +2,7 @@
 
 #include "../shared/words.hpp"
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 
@@ -21,5 +22,7 @@ struct usage_error : std::runtime_error {
 
 /// The whole number in `text`. Throws usage_error that names `flag` and the range.
 int whole_number(std::string const& flag, std::string const& text, int least, int most);
+std::int64_t whole_number(std::string const& flag, std::string const& text, std::int64_t least,
+                          std::int64_t most);
 
 } // namespace plan_program

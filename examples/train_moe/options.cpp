@@ -3,6 +3,7 @@
 #include "run_plan.hpp"
 
 #include "../shared/flag_words.hpp"
+#include "../shared/schedule_names.hpp"
 #include "../shared/words.hpp"
 
 #include <CLI/CLI.hpp>
@@ -67,6 +68,10 @@ public:
     throw input_error(fmt::format("{} knows {}, not '{}'{}", name, examples::listed(choices),
                                   examples::shown(word),
                                   near.empty() ? "" : fmt::format("; did you mean {}?", near)));
+  }
+  std::size_t read_schedule(char const* name, std::vector<std::string> const& known, std::size_t otherwise) {
+    if (given(name)) texts_[name] = examples::schedule_name(text(name), known);
+    return read_choice(name, known, otherwise);
   }
 
 private:
@@ -171,8 +176,8 @@ void add_flags(flag_values& flags, CLI::App& app, options& o) {
   flags.add(
       "--pipeline", "NAME", "",
       fmt::format("Which microbatch a pipeline rank runs when: {} (without it serial, or one_f_one_b_ep for "
-                  "policies that overlap)",
-                  examples::listed(pipeline_names())));
+                  "policies that overlap); also {}",
+                  examples::listed(pipeline_names()), examples::other_schedule_names()));
   flags.add("--chunks", "V", "",
             "Chunks of layers on a pipeline rank, for interleaved and interleaved_ep (2)");
   flags.add("--microbatches", "M", number(o.microbatches), "Microbatches in a step");
@@ -376,9 +381,9 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
   for (auto const each : all_policies) policies.emplace_back(name_of(each));
   auto const otherwise = static_cast<std::size_t>(
       std::find(std::begin(all_policies), std::end(all_policies), o.how) - std::begin(all_policies));
-  o.how = all_policies[flags.read_choice("--policy", policies, otherwise)];
+  o.how = all_policies[flags.read_schedule("--policy", policies, otherwise)];
   if (flags.given("--pipeline"))
-    o.pipeline = pipeline_names()[flags.read_choice("--pipeline", pipeline_names(), 0)];
+    o.pipeline = pipeline_names()[flags.read_schedule("--pipeline", pipeline_names(), 0)];
   m.type = flags.read_choice("--dtype", {"f32", "bf16"}, 0) == 0 ? number_type::f32 : number_type::bf16;
   read_device(flags, o);
   if (o.compare && flags.given("--policy"))

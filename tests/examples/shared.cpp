@@ -1,4 +1,5 @@
 #include <shared/numbers.hpp>
+#include <shared/schedule_names.hpp>
 #include <shared/step_picture.hpp>
 #include <shared/table.hpp>
 #include <shared/words.hpp>
@@ -33,6 +34,20 @@ TEST_CASE("the nearest known word, whatever its case, or none", "[examples]") {
   CHECK(nearest("serial", {}).empty());
   std::vector<std::string> const short_ones{"f32", "bf16"};
   CHECK(nearest("f16", short_ones) == "bf16");
+}
+
+TEST_CASE("schedules by other spellings and by the names that others give them", "[examples]") {
+  std::vector<std::string> const pipelines{"serial", "one_f_one_b", "zero_bubble_v"};
+  CHECK(schedule_name("Serial", pipelines) == "serial");
+  CHECK(schedule_name("zero-bubble V", pipelines) == "zero_bubble_v");
+  CHECK(schedule_name("1F1B", pipelines) == "one_f_one_b");
+  CHECK(schedule_name("ZBV", pipelines) == "zero_bubble_v");
+  // Known to others, and not among these.
+  CHECK(schedule_name("vpp", pipelines) == "vpp");
+  CHECK(schedule_name("1f1b!", pipelines) == "1f1b!");
+  CHECK(schedule_name("", pipelines).empty());
+  CHECK(schedule_name("serial", {}) == "serial");
+  CHECK(schedule_name(std::string(100'000, '_'), pipelines) == std::string(100'000, '_'));
 }
 
 TEST_CASE("words that a user typed stay in one line and whole in their last character", "[examples]") {

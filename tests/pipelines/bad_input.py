@@ -50,7 +50,9 @@ def check_flags(program: str) -> None:
     refused(program, "stretto[E43]", "--pipeline", "gpipe", "--chunks", "2")
     refused(program, "stretto[E43]", "--pipeline", "interleaved", "--chunks", "65")
     refused(program, "stretto[E44]", "--ranks", "4096", "--microbatches", "1000000")
-    refused(program, "did you mean 'dual_pipe_v'?", "--pipeline", "DualPipeV")
+    refused(program, "did you mean 'dual_pipe_v'?", "--pipeline", "DualPipe")
+    refused(program, "there is no 'zb'", "--pipeline", "zb")
+    refused(program, "there is no '_'", "--pipeline", "_")
     refused(program, "did you mean 'zero_bubble_h1'?", "--pipeline", "zero_bubble_h")
     refused(program, "--pipeline", "--pipeline=")
     refused(program, "take one of serial, gpipe, one_f_one_b", "--pipeline", "x" * 100000)
@@ -66,13 +68,18 @@ def check_flags(program: str) -> None:
     refused(program, "--help", "--bogus")
     refused(program, "--help", "stray")
     refused(program, "--help", "--ranks")
-    refused(program, "did you mean 'split_dw'?", "--layer", "splitdw")
+    refused(program, "did you mean 'split_dw'?", "--layer", "split_dv")
     refused(program, "--layer", "--layer", "serial", "--ranks", "4")
     refused(program, "--layer", "--layer", "serial", "--json")
     refused(program, "--format golden", "--layer", "serial", "--format", "golden")
     refused(program, "did you mean 'phases'?", "--replay", "phase")
     refused(program, "--replay phases draws", "--replay", "phases", "--format", "text")
     refused(program, "--layers goes with", "--layers", "8")
+    for text in ("0", "-1", "1.5", "1e9", "1GiB", str((1 << 50) + 1), "9" * 30):
+        refused(program, "--layer-bytes takes a whole number from 1 to 1125899906842624", f"--layer-bytes={text}")
+    refused(program, "--layer-bytes stands in tables", "--layer-bytes", "1", "--format", "svg")
+    refused(program, "--layer-bytes stands in tables", "--layer-bytes", "1", "--comm")
+    refused(program, "--layer draws one layer pair", "--layer-bytes", "1", "--layer", "serial")
     refused(program, "--layers takes a whole number", "--replay", "phases", "--layers", "0")
     refused(program, "needs at least 8 here", "--replay", "phases", "--layers", "7")
     refused(program, "needs at least 2 here", "--replay", "phases", "--layers", "1", "--ranks", "1", "--pipeline", "gpipe")
@@ -83,6 +90,22 @@ def check_flags(program: str) -> None:
     refused(program, "--format svg draws at most", "--replay", "phases", "--microbatches", "128", "--format", "svg")
     for drawing in ("text", "svg", "mermaid"):
         refused(program, "draws at most", "--format", drawing, "--ranks", "64", "--microbatches", "4096")
+
+
+def check_names(program: str) -> None:
+    """Other spellings, and names that others use, mean the same and print the same."""
+    meant = {"one_f_one_b": ["1f1b", "1F1B", "OneFOneB"], "gpipe": ["GPipe"], "interleaved": ["Interleaved1F1B", "vpp"],
+             "one_f_one_b_ep": ["1f1b-ep"], "zero_bubble_h1": ["ZB-H1", "zbh1"], "zero_bubble_v": ["zbv", "ZBVZeroBubble"],
+             "dual_pipe_v": ["DualPipeV", "dualpipev"]}
+    for ours, theirs in meant.items():
+        expected = run(program, "--pipeline", ours, "--json").stdout
+        assert json.loads(expected)["pipeline"] == ours
+        for name in theirs:
+            assert run(program, "--pipeline", name, "--json").stdout == expected, name
+            assert run(program, "--pipeline", f"x{name}").returncode == 2, name
+    assert run(program, "--layer", "SplitDW").stdout == run(program, "--layer", "split_dw").stdout != ""
+    told = " ".join(run(program, "--help").stdout.split())
+    assert "also 1f1b, 1f1b_ep, interleaved_1f1b, vpp, zb_h1, zbv" in told, told
 
 
 def check_costs(program: str, folder: pathlib.Path) -> None:
@@ -144,6 +167,7 @@ def check_costs(program: str, folder: pathlib.Path) -> None:
 def main() -> int:
     program = sys.argv[1]
     check_flags(program)
+    check_names(program)
     with tempfile.TemporaryDirectory() as folder:
         check_costs(program, pathlib.Path(folder))
     print("bad input is refused in one line")

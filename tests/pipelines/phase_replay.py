@@ -93,11 +93,34 @@ def check_messages(program: str) -> None:
         assert report["makespan"] == wanted, f"{report['makespan']} with messages of {message}, not {wanted}"
 
 
+def check_bytes(program: str) -> None:
+    """Where a layer's bytes are given, live activations are told in bytes too: of all layers that a rank has at its peak."""
+    three = ["--ranks", "3", "--microbatches", "7", "--layer-bytes", "1000003"]
+    for pipeline in ("gpipe", "one_f_one_b", "zero_bubble_v", "dual_pipe_v"):
+        replayed = ["--pipeline", pipeline, *three, "--replay", "phases", "--layers", "13"]
+        for rank in json.loads(plan(program, *replayed, "--json"))["per_rank"]:
+            assert rank["peak_live_bytes"] == round(rank["peak_live"] * 13 / 3) * 1000003, rank
+        # The published costs have eight layers on a rank.
+        report = json.loads(plan(program, "--pipeline", pipeline, *three, "--costs", "deepseek_h800", "--json"))
+        for rank in report["per_rank"]:
+            assert rank["peak_live_bytes"] == rank["peak_live_chunks"] * 8 // report["chunks"] * 1000003, rank
+    assert rank["peak_live_bytes"] == 7 * 8 // 2 * 1000003, "2P+1 halves of a rank's layers"
+    table = plan(program, "--pipeline", "1f1b", "--ranks", "2", "--microbatches", "4", "--layer-bytes", str(3 << 29))
+    assert "a rank has 2 layers, and each keeps 1.50 GiB of a microbatch" in table
+    assert [row.split()[-2:] for row in table.splitlines()[-2:]] == [["6.00", "GiB"], ["3.00", "GiB"]], table
+    table = plan(program, "--compare", "--replay", "phases", "--layers", "8", *three)
+    assert "a rank has 2.667 layers, and each keeps 976.57 KiB of a microbatch" in table and " peak live bytes" in table, table
+    compared = json.loads(plan(program, "--compare", "--json", *three))["pipelines"]
+    assert {one["pipeline"]: one.get("peak_live_bytes") for one in compared}["gpipe"] == 7 * 2 * 1000003
+    assert "bytes" not in plan(program, "--compare", "--json") + plan(program, "--compare") + plan(program, "--json")
+
+
 def main() -> int:
     program = sys.argv[1]
     cells = check_published(program)
     check_sums(program)
     check_messages(program)
+    check_bytes(program)
     compared = json.loads(plan(program, "--compare", "--json", "--replay", "phases", "--ranks", "4", "--microbatches", "5"))
     alone = json.loads(plan(program, *sizes_of("gpipe", 4, 5), "--json"))
     gpipe = next(one for one in compared["pipelines"] if one["pipeline"] == "gpipe")

@@ -37,6 +37,16 @@ examples/plan` and called as `build-quickstart/examples/plan`; a build of everyt
     plan --pipeline dual_pipe_v --ranks 4 --microbatches 8 --costs deepseek_h800
     plan --ranks 8 --microbatches 32 --costs deepseek_h800 --compare
     plan --ranks 8 --microbatches 32 --replay phases --compare
+
+Names may be written in any case and with any separators or none (`GPipe`, `DualPipeV`), and some as others call them: `1f1b`, `1f1b_ep`,
+`interleaved_1f1b` or `vpp`, `zb_h1`, `zbv`. `train_moe` takes them too.
+
+Live activations are counted in layers. With `--layer-bytes`, what one layer keeps of a microbatch between forward and backward, tables and JSON tell them in
+bytes as well. A MoE layer of `train_moe` keeps, for each token, 7H + 2SF + K(H + 2F) numbers in its type and E floats (hidden size H, S shared
+and E routed experts of width F, K of them for a token; `forecast.cpp` counts so before it refuses a run that cannot fit). In bf16, with 4096 tokens:
+
+    plan --ranks 8 --microbatches 32 --replay phases --compare \\
+         --layer-bytes $((4096 * (2 * (7*2048 + 2*1*1024 + 8*(2048 + 2*1024)) + 4*64)))
 """
 
 LAYER_PAIR = """\

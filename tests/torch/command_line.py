@@ -65,7 +65,7 @@ def check_numbers(refuse: Refusals) -> None:
 
 
 def check_words(refuse: Refusals) -> None:
-    refuse.says("did you mean split_dw?", "--policy", "split-dw")
+    refuse.says("did you mean split_dw?", "--policy", "split_dv")
     refuse.says("did you mean two_stream_1f1b?", "--policy", "two_stream")
     refuse.says("knows autograd, serial, two_stream_1f1b, split_dw", "--policy", "qqqqqqqqqqq")
     refuse.says("did you mean --microbatches?", "--microbatch", "4")
@@ -120,6 +120,8 @@ def check_pipelines(refuse: Refusals) -> None:
                 "--chunks", "2")
     for pipeline in ("zero_bubble_h1", "zero_bubble_v", "dual_pipe_v"):
         refuse.says("stretto[E59]", "--pipeline", pipeline, "--policy", "autograd")
+    # As others call it.
+    refuse.says("stretto[E59]: zero_bubble_v with", "--pipeline", "ZBV", "--policy", "Autograd")
     refuse.says("--pp must be", "--pp", "65")
     refuse.says("is 320 ranks", "--ep", "64", "--experts", "64", "--pp", "5")
     refuse.says("--comm says how ranks on GPUs reach each other", "--comm", "nccl")
