@@ -118,7 +118,7 @@ private:
     diagnosis d = all.check();
     if (!d)
       d = check_releases(all.ops.data(), static_cast<int>(all.ops.size()), all.groups, all.layers, planned_);
-    if (d) detail::explain<Schedule>(d, all).refuse();
+    if (d) detail::explain<Schedule>(d, all, layout_.rank(), layout_.ranks()).refuse();
     planned_ = {};
   }
 

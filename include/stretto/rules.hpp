@@ -213,6 +213,9 @@
 #define STRETTO_E73 \
   "stretto[E73]: a phase uses a gradient where there is none: in forward, or in backward_weight that of a value " \
   "that it reads; make it in backward or backward_input, and keep in io.saved() what else needs it"
+#define STRETTO_E74 \
+  "stretto[E74]: the ranks of a run are given sizes that do not fit together; give all of them the same " \
+  "microbatches, ranks and chunks, and every rank of the pipeline to equally many"
 
 /// Every rule: its code, and its name here, in `fault` and in namespace `error`.
 #define STRETTO_RULES(rule) \
@@ -236,7 +239,7 @@
   rule(E62, other_model) rule(E63, slot_in_use) rule(E64, recompute_spans_cut) \
   rule(E65, no_objective) rule(E66, no_layer_before) rule(E67, no_layer_behind) \
   rule(E68, wrong_phases) rule(E69, unsaved_read) rule(E70, uncallable) \
-  rule(E71, no_constant) rule(E72, unfit_saved) rule(E73, no_gradient)
+  rule(E71, no_constant) rule(E72, unfit_saved) rule(E73, no_gradient) rule(E74, unequal_sizes)
 // clang-format on
 
 namespace stretto {

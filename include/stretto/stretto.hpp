@@ -62,6 +62,7 @@
 #include <stretto/program/ports.hpp>
 #include <stretto/program/releases.hpp>
 #include <stretto/rules.hpp>
+#include <stretto/same_sizes.hpp>
 #include <stretto/schedule.hpp>
 #include <stretto/schedules/serial.hpp>
 #include <stretto/schedules/split_dw.hpp>

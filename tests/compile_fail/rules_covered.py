@@ -26,6 +26,7 @@ NOT_AT_COMPILE_TIME = {
     "E63": "which microbatches have one slot depends on layers and plan, which are run-time data",
     "E66": "the list of layers is run-time data",
     "E67": "the list of layers is run-time data",
+    "E74": "sizes are run-time data, and each rank knows its own",
 }
 
 # Rules about the code of a phase, of which nothing is left when a program runs.

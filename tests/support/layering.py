@@ -17,7 +17,7 @@ LAYERS = [
     ["error", "program", "program/builder", "block/dataflow", "program/access", "program/link", "adapter", "failure", "message_tensors",
      "executor/backend", "timeline"],
     ["block", "block/", "check", "walk", "layers", "executor/node", "executor/slot"],
-    ["pipeline", "pipelines/", "plan", "plan/", "schedule", "schedules/", "program/", "check/", "executor/"],
+    ["pipeline", "pipelines/", "plan", "plan/", "same_sizes", "schedule", "schedules/", "program/", "check/", "executor/"],
     ["executor", "simulate", "simulate/", "inspect"],
     ["stretto"],
 ]

@@ -198,12 +198,12 @@ TEST_CASE("stages that hand nothing to each other are refused in words", "[execu
       of_rank(0, "EMH"),
       ContainsSubstring("stretto[E66]: a layer or message reads a value that no layer before it hands on: "
                         "the message of microbatch 0") &&
-          ContainsSubstring("at hidden; add a layer before it"));
+          ContainsSubstring("at hidden, on rank 0 of 2; add a layer before it"));
   // An embedding does not read what arrives, so no gradient goes back.
   CHECK_THAT(of_rank(1, "EMH"),
              ContainsSubstring("stretto[E67]: a layer or message needs the gradient of a value that no layer "
                                "behind it reads: the message of microbatch 0") &&
-                 ContainsSubstring("at the gradient of hidden; add a layer behind it"));
+                 ContainsSubstring("at the gradient of hidden, on rank 1 of 2; add a layer behind it"));
 }
 
 TEST_CASE("ranks whose layers hand nothing on run each for itself", "[executor]") {

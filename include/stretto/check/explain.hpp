@@ -62,7 +62,9 @@ STRETTO_COLD inline fault without_layer(diagnosis const& d, flat_table const& ta
   return cells::is_chain_value(d.cell) ? fault::no_layer_before : fault::no_layer_behind;
 }
 
-template <class Schedule> STRETTO_COLD words explain(diagnosis const& d, flat_table const& table) {
+/// The table is that of one of so many ranks.
+template <class Schedule>
+STRETTO_COLD words explain(diagnosis const& d, flat_table const& table, int rank = 0, int ranks = 1) {
   chain_facts const& chain = chain_of<typename Schedule::model>::value;
   words where;
   if (d.at >= 0) {
@@ -75,6 +77,7 @@ template <class Schedule> STRETTO_COLD words explain(diagnosis const& d, flat_ta
   }
   if (d.other >= 0)
     describe(where << ", and ", table.ops[d.other], facts_of_op<Schedule>(table.ops[d.other]));
+  if (ranks > 1) where << ", on rank " << rank << " of " << ranks;
   return sentence_of(without_layer(d, table), {}, where);
 }
 

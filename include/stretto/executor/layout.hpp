@@ -16,7 +16,7 @@ public:
   /// `Layers` says where chunks begin (`first(chunk)`), see `layer_list`.
   template <class Layers>
   STRETTO_COLD chain_layout(plan_facts const& facts, int rank, Layers const& layers)
-      : map_(facts.map), rank_(rank) {
+      : map_(facts.map), ranks_(facts.ranks), rank_(rank) {
     for (int c = 0; c < layers.chunks(); ++c) {
       int const stage = facts.stage(rank, c);
       bool const joins = c > 0 && facts.stage(rank, c - 1) == stage - 1;
@@ -49,6 +49,8 @@ public:
     int inner = 0;
   };
 
+  int ranks() const { return ranks_; }
+  int rank() const { return rank_; }
   int points() const { return points_; }
   int chunks() const { return static_cast<int>(chunks_.size()); }
   chunk_place const& chunk(int c) const { return chunks_[c]; }
@@ -87,7 +89,7 @@ public:
 
 private:
   placement map_;
-  int rank_;
+  int ranks_, rank_;
   sequence<chunk_place> chunks_;
   sequence<int> chunk_of_;
   int points_ = 0;
