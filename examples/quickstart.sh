@@ -11,8 +11,12 @@ fail() { say "$*" >&2; exit 1; }
 
 if [ ! -f "$build/build.ninja" ]; then
   say "configuring $build"
-  { rm -rf "$build" && mkdir -p "$build"; } 2>/dev/null ||
+  # Half of a build goes; other files are not ours.
+  if [ -d "$build/meson-private" ]; then rm -rf "$build"; fi
+  mkdir -p "$build" 2>/dev/null && [ -w "$build" ] ||
     fail "$build cannot be written here; name a folder elsewhere in STRETTO_BUILD."
+  [ -z "$(ls -A "$build")" ] ||
+    fail "$build has files that are no build; name another folder in STRETTO_BUILD."
   messages=$(meson setup "$build" --buildtype=release -Dtests=disabled -Dbench=disabled 2>&1) ||
     { printf '%s\n' "$messages" >&2; fail 'Meson could not configure the build; its messages above say why.'; }
 fi

@@ -20,7 +20,14 @@ say() { printf '\n[%4d s] %s\n' $(($(date +%s) - started)) "$*"; }
 configure() {
   folder=$builds/$1
   shift
-  [ -f "$folder/build.ninja" ] || { rm -rf "$folder"; meson setup "$folder" "$@"; }
+  [ ! -f "$folder/build.ninja" ] || return 0
+  # Half of a build goes; other files are not ours.
+  if [ -d "$folder/meson-private" ]; then rm -rf "$folder"; fi
+  if [ -d "$folder" ] && [ -n "$(ls -A "$folder")" ]; then
+    echo "run.sh: $folder has files that are no build; name another folder in STRETTO_BUILDS" >&2
+    exit 1
+  fi
+  meson setup "$folder" "$@"
 }
 
 # run_tests BUILD [MESON TEST OPTION...]: builds what these tests need, and runs them.

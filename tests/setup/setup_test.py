@@ -211,22 +211,49 @@ class Setup(unittest.TestCase):
         self.assertEqual(list((self.cache / "stretto").iterdir()), [])
 
 
+SCRIPTS = (("examples/quickstart.sh", "STRETTO_BUILD"), ("tests/run.sh", "STRETTO_BUILDS"))
+
+
 class Builds(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
+    def build_at(self, script: str, variable: str, build: object) -> subprocess.CompletedProcess:
+        """Runs a script where everything is installed, with a Meson that makes nothing."""
+        copy, programs = self.folder / script, self.folder / "programs"
+        for folder in (copy.parent, self.folder / "examples", programs):
+            folder.mkdir(exist_ok=True)
+        shutil.copyfile(SETUP.parent.parent / script, copy)
+        (self.folder / "examples/setup.sh").write_text("exit 0")
+        (programs / "meson").write_text("#!/bin/sh\necho meson was asked; exit 1\n")
+        (programs / "meson").chmod(0o755)
+        return subprocess.run(["sh", copy], env={**os.environ, variable: str(build), "PATH": f"{programs}:{os.environ['PATH']}"},
+                              capture_output=True, text=True)
+
     def test_scripts_say_where_to_build_when_they_cannot_here(self):
         """As in a source tree that may only be read, which keeps out everybody but root."""
-        for script, variable in (("examples/quickstart.sh", "STRETTO_BUILD"), ("tests/run.sh", "STRETTO_BUILDS")):
-            copy = self.folder / script
-            copy.parent.mkdir(exist_ok=True)
-            shutil.copyfile(SETUP.parent.parent / script, copy)
-            (self.folder / "examples/setup.sh").write_text("exit 0")
-            result = subprocess.run(["sh", copy], env={**os.environ, variable: "/dev/null/build"}, capture_output=True, text=True)
+        for script, variable in SCRIPTS:
+            result = self.build_at(script, variable, "/dev/null/build")
             self.assertEqual(result.returncode, 1)
             self.assertRegex(result.stderr, rf"^[a-z]+(\.sh)?: /dev/null/build cannot be written here; name a folder elsewhere in {variable}\.?\n$")
+
+    def test_scripts_leave_a_folder_alone_that_is_no_build(self):
+        for script, variable in SCRIPTS:
+            named = self.folder / variable
+            build = named / "main" if variable == "STRETTO_BUILDS" else named
+            build.mkdir(parents=True)
+            (build / "letter").write_text("dear")
+            result = self.build_at(script, variable, named)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(f"{build} has files that are no build; name another folder in {variable}", result.stderr)
+            self.assertEqual((build / "letter").read_text(), "dear")
+            # Half of a build goes.
+            (build / "meson-private").mkdir()
+            result = self.build_at(script, variable, named)
+            self.assertIn("meson was asked", result.stdout + result.stderr)
+            self.assertFalse((build / "letter").exists())
 
     def test_meson_refuses_a_torch_root_without_torch(self):
         """It would leave out what was asked for."""
