@@ -121,11 +121,6 @@ public:
         all.push_back(std::bit_cast<std::uint32_t>(p.gradient.data()[i]));
     return all;
   }
-  std::size_t parameter_bytes() const {
-    std::size_t sum = 0;
-    for (parameter const& p : parameters) sum += p.weight.bytes() + p.gradient.bytes();
-    return sum;
-  }
 
   batches data;
   std::deque<parameter> parameters;

@@ -16,8 +16,8 @@ struct layer_costs {
   phases forward, input, weight;
   double message = 0; ///< one message between two ranks
   double layers_per_rank = 1; ///< a chunk holds this over the chunks of a rank
-  double layer_bytes =
-      0; ///< what the forward of a layer leaves for its backward, of one microbatch; 0: not known
+  /// What the forward of a layer leaves for its backward, of one microbatch; 0: not known.
+  double layer_bytes = 0;
 
   /// A chunk alone takes the sum of its phases; attn and mlp are compute, dispatch and combine communication.
   stretto::chunk_costs chunk(int chunks) const;

@@ -7,7 +7,6 @@
 #include "../shared/table.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

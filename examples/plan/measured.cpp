@@ -8,11 +8,10 @@
 #include <stretto/plan/error.hpp>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
-#include <system_error>
+#include <stdexcept>
 #include <tuple>
 #include <utility>
 

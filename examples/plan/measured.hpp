@@ -18,8 +18,8 @@ struct measured_step {
   std::string policy, trace, costs; ///< the last two are files
   int expert_ranks = 1, dense = 0;
   int serial_runs = 1; ///< 1, or as many as there are pipeline ranks
-  std::vector<stretto::span>
-      ops; ///< of the first expert rank of each pipeline rank, which is what their `rank` counts
+  /// Of the first expert rank of each pipeline rank, which is what their `rank` counts.
+  std::vector<stretto::span> ops;
   std::vector<std::vector<int>> layer_chunk; ///< by pipeline rank: the chunk of each of its layers
   std::vector<rank_time> ranks; ///< measured, mean over the expert ranks
   double makespan = 0; ///< measured

@@ -8,7 +8,6 @@
 #include <stretto/plan/error.hpp>
 
 #include <algorithm>
-#include <stdexcept>
 
 #include <fmt/core.h>
 

@@ -4,7 +4,6 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
-#include <string>
 #include <vector>
 
 using namespace test;

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <random>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 using namespace stretto;

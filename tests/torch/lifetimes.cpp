@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <deque>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 

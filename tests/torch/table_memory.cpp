@@ -4,8 +4,6 @@
 
 #include <catch2/catch_test_macros.hpp>
 
-#include <cstdio>
-
 using namespace table_test;
 
 namespace {

@@ -21,7 +21,6 @@
 #include <system_error>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include <sys/resource.h>
 

@@ -17,8 +17,8 @@ struct pulse {
   std::function<std::uint64_t()> progress; ///< of this process: another number when something has ended
   /// Tells the other processes whether this one went on; returns a number that is another when any has.
   std::function<std::int64_t(bool went_on)> tell;
-  std::function<void()>
-      on_silence; ///< nothing has gone on in any process until the deadline; may be called again
+  /// Nothing has gone on in any process until the deadline; may be called again.
+  std::function<void()> on_silence;
 };
 
 /// What is seen of a run in parts of its deadline.

@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <stdexcept>
 #include <string>
-#include <vector>
 
 namespace train_moe {
 namespace {

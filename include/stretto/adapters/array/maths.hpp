@@ -55,11 +55,13 @@ inline void add_product_of_transposed(mutable_rows sum, const_rows a, const_rows
       for (int j = 0; j < b.columns; ++j) sum[i][j] += a[k][i] * b[k][j];
 }
 
+/// `a b`.
 inline tensor product(tensor const& a, tensor const& b) {
   tensor made(a.account(), a.rows(), b.columns());
   add_product(made, a, b);
   return made;
 }
+/// `a b'`.
 inline tensor product_with_transposed(tensor const& a, tensor const& b) {
   tensor made(a.account(), a.rows(), b.rows());
   add_product_with_transposed(made, a, b);
@@ -105,6 +107,7 @@ inline tensor sum_repeated_rows(tensor const& a, int times) {
   return made;
 }
 
+/// Of each row.
 inline tensor softmax(tensor const& a) {
   tensor made(a.account(), a.rows(), a.columns());
   for (int i = 0; i < a.rows(); ++i) {

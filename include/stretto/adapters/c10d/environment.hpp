@@ -23,8 +23,8 @@ struct environment {
   std::string launch; ///< tells launches apart that meet on one port by mistake; may be empty
   /// The launcher serves the store at address and port: rank 0 connects as all others do, and does not listen.
   bool store_is_served = false;
-  int attempt =
-      0; ///< how often the launcher has started anew: in a store that it serves each time has keys of its own
+  /// How often the launcher has started anew: in a store that it serves each time has keys of its own.
+  int attempt = 0;
 };
 
 namespace detail {

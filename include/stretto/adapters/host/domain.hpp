@@ -19,6 +19,7 @@ namespace stretto {
 inline namespace v0 {
 namespace host {
 
+/// A collective call, and its name in errors.
 enum class operation : unsigned char {
   barrier,
   exchange_counts,

@@ -18,6 +18,7 @@ namespace stretto {
 inline namespace v0 {
 namespace host {
 
+/// How the ranks of a group wait for each other.
 struct group_options {
   /// How long a collective call or a receive waits for a rank that does not come, counted from when an op or a call of the
   /// group last ended.

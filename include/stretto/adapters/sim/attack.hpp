@@ -9,9 +9,10 @@ namespace stretto {
 inline namespace v0 {
 namespace sim {
 
+/// How many runs an attack may take, and which ones.
 struct adversary {
-  int most_rows =
-      200; ///< rows that are taken early, each in a run of its own; of more, so many are chosen at random
+  /// Rows that are taken early, each in a run of its own; of more, so many are chosen at random.
+  int most_rows = 200;
   int most_orders = 1000; ///< if there are no more, all of them are run
   unsigned seed = 1;
   numbered<int> suspects = {}; ///< tasks to begin with

@@ -79,8 +79,8 @@ private:
   static constexpr int whatever_lies_there = -1, a_name = -2;
   struct compiled {
     hash salt;
-    int reads, copies, writes, clears,
-        frees; ///< where they begin; they end where those of the next one begin
+    /// Where they begin; they end where those of the next one begin.
+    int reads, copies, writes, clears, frees;
     int sum, seen; ///< where what it read is added, and looked at; -1: nowhere
   };
   struct state_place {

@@ -11,6 +11,7 @@ namespace stretto {
 inline namespace v0 {
 namespace sim {
 
+/// Which block of storage lies in which place.
 class memory {
 public:
   /// Block 0 is nothing, and always poisoned.

@@ -29,6 +29,7 @@ struct rank_table {
   numbered<int> stage;
 };
 
+/// The tables of all ranks of a run, and what their rows read and write.
 struct program {
   numbered<block_facts> blocks;
   chain_facts chain;
@@ -45,6 +46,7 @@ enum class transport : unsigned char {
   any_time ///< every rank by itself: whatever it receives may be there from the start
 };
 
+/// What goes wrong in a run.
 enum class trouble : unsigned char {
   none,
   hang, ///< rows that wait for each other, or for a message that nobody sends

@@ -57,6 +57,7 @@ private:
   unsigned turn_ = 0;
 };
 
+/// The tensors of an executor on the simulator: a `tensor_adapter`.
 struct tensors {
   using tensor = sim::tensor;
   struct context {};
@@ -68,6 +69,7 @@ struct tensors {
   }
 };
 
+/// The lanes of one rank of a `world`, which runs what is issued here: a `lane_adapter`.
 class lanes {
 public:
   struct event {

@@ -11,6 +11,7 @@ namespace stretto {
 inline namespace v0 {
 namespace sim {
 
+/// That of a whole program, as a graph with a task for each row.
 class wires {
 public:
   wires(program const& of, transport how) : of_(of), graph_(of.ranks.size() * lane_count) {

@@ -8,6 +8,7 @@ namespace stretto {
 inline namespace v0 {
 namespace torch {
 
+/// Picks rows of a weight [entries, channels] by their numbers: what `embedding` is made of.
 struct embedding_op {
   at::Tensor output(at::Tensor const& ids, at::Tensor const& table) const {
     return table.index_select(0, ids);

@@ -8,6 +8,7 @@ namespace stretto {
 inline namespace v0 {
 namespace torch {
 
+/// A matrix product with a weight [in, out]: what `linear` is made of, and a beginning for operations of your own.
 struct linear_op {
   at::Tensor output(at::Tensor const& x, at::Tensor const& w) const { return x.mm(w); }
   at::Tensor input_gradient(at::Tensor const& dy, at::Tensor const& w) const { return dy.mm(w.t()); }

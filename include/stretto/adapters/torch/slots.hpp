@@ -17,10 +17,11 @@ namespace torch {
 /// A router's choices in slots: `capacity` of them for every expert, however often it was chosen. Slot s of expert e is row
 /// e * capacity + s; an expert's choices fill its slots in their order. Choice c of token t has number t * k + c.
 struct slot_order {
-  at::Tensor
-      source; ///< [experts * capacity], 64-bit: the choice in each slot, anything in bounds where it is empty
+  /// [experts * capacity], 64-bit: the choice in each slot, anything in bounds where it is empty.
+  at::Tensor source;
   at::Tensor empty; ///< [experts * capacity, 1], bool
-  at::Tensor place; ///< [tokens * k], 64-bit: the slot of each choice, anything in bounds where it is lost
+  /// [tokens * k], 64-bit: the slot of each choice, anything in bounds where it is lost.
+  at::Tensor place;
   at::Tensor lost; ///< [tokens * k, 1], bool: the expert was full
 };
 
