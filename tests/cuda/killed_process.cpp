@@ -8,6 +8,11 @@ using namespace test;
 
 namespace {
 
+/// An exchange that learns that a rank was lost, as from the board of a run.
+exchange_of_processes told_exchange(shared_exchange const& ranks) {
+  return make_process_exchange(ranks, std::chrono::seconds(20),
+                               [&board = ranks.board()] { return board.lost_a_rank.load(); });
+}
 [[noreturn]] void die(shared_exchange const& ranks) {
   ranks.board().lost_a_rank = true;
   ::raise(SIGKILL);
@@ -38,7 +43,7 @@ TEST_CASE("a process that is killed in a call ends the calls and the streams of 
     cuda::stream own;
     auto const current = cuda::thread_stream{}.enter(own.get());
     round_data const data(round_bytes(me, ranks, 0, 0, many_rows, 64));
-    auto exchange = make_process_exchange(of_rank, std::chrono::seconds(20));
+    auto exchange = told_exchange(of_rank);
     for (int i = 0; i < 3; ++i) data.issue(exchange, 64, own.get());
     cuda::check(cudaStreamSynchronize(own.get()), "cudaStreamSynchronize");
     of_rank.barrier();
@@ -65,7 +70,7 @@ TEST_CASE("a process that is killed in the last call of a step ends the streams 
     cuda::stream own;
     auto const current = cuda::thread_stream{}.enter(own.get());
     round_data const data(round_bytes(of_rank.rank(), 2, 0, 0, many_rows, 64));
-    auto exchange = make_process_exchange(of_rank, std::chrono::seconds(20));
+    auto exchange = told_exchange(of_rank);
     cuda::host_flags never(1);
     if (of_rank.rank() == 1) cuda::flag_ops().wait_for(never[0], 1).issue(own.get());
     data.issue(exchange, 64, own.get());

@@ -31,11 +31,11 @@ template <class Body> int count_true(int ranks, Body const& body) {
   return right;
 }
 
-/// An exchange that learns that a rank was lost, as from the board of a run.
 inline exchange_of_processes make_process_exchange(shared_exchange const& ranks,
-                                                   std::chrono::milliseconds deadline) {
-  auto const failed = [&board = ranks.board()] { return board.lost_a_rank.load(); };
-  return exchange_of_processes(ranks, cuda::thread_stream{}, cuda::exchange_options{deadline, failed, {}});
+                                                   std::chrono::milliseconds deadline,
+                                                   std::function<bool()> failed = {}) {
+  return exchange_of_processes(ranks, cuda::thread_stream{},
+                               cuda::exchange_options{deadline, std::move(failed), {}});
 }
 
 } // namespace test
