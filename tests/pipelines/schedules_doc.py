@@ -239,6 +239,48 @@ phases with `backward_input` and `backward_weight`; autograd knows whole passes 
 """
 
 
+OWN = """\
+## A policy of your own
+
+The order of one layer's forward beside another's backward is a struct with one `static constexpr` function. That of
+[own_policy.cpp](../examples/own_policy.cpp), which prints its program as above:
+
+```cpp
+{policy}
+```
+
+The verb is the lane, and the lines are in the order in which the host issues the ops. `p.f` is the forward layer. `p.b` is the backward
+layer: `backward`, or `input` and `weight`, which are one op unless the schedule says `SplitDW` and the phase has weights. Kinds that a block does not
+have vanish. Waits are not written. A lone forward or backward, at the ends of a step, is the same order without the other side;
+`forward(pair_builder&)` and `backward(pair_builder&)` give others. What is forgotten, doubled or before what it needs does not compile.
+`st::pair_program<Step>.waits()` counts the waits, `st::to_text<Step>()` prints the program.
+
+## A pipeline of your own
+
+Which call comes when is one function too, from which proofs, pictures and the executor read. [own_pipeline.cpp](../examples/own_pipeline.cpp),
+which draws and simulates it:
+
+```cpp
+{pipeline}
+```
+
+It goes into a schedule like those above: `Schedule<Model, TwoStream1F1B, BreadthFirst>`. What each member means is said at `pipeline` in
+`stretto/pipeline.hpp`; pairs are `call::pair(forward chunk, microbatch, backward chunk, microbatch)`, halves `call::backward_input` and `call::backward_weight`.
+"""
+
+
+def code(file: str, begin: str) -> str:
+    """The lines of an example from the one that begins so to the end of its struct."""
+    text = (ROOT / "examples" / file).read_text()
+    start = text.index(begin)
+    return text[start:text.index("\n};", start) + 3]
+
+
+def own() -> str:
+    return (OWN.replace("{policy}", code("own_policy.cpp", "struct EarlyAttention"))
+            .replace("{pipeline}", code("own_pipeline.cpp", "struct BreadthFirst")))
+
+
 def plan(program: str, *arguments: str) -> str:
     return subprocess.run([program, *arguments], check=True, capture_output=True, text=True).stdout
 
@@ -338,7 +380,7 @@ def files(program: str) -> dict[pathlib.Path, str]:
     sections = [section(program, *one) for one in PIPELINES]
     pair = LAYER_PAIR.format(text=plan(program, "--layer", "split_dw").rstrip("\n"))
     page = "\n".join([HEAD, *sections, pair, comparison(program), phases(program),
-                      PREDICTED.format(**{which: measured(program, which).rstrip("\n") for which in MEASURED}), cost_file(program), MESSAGES, policies(), REFUSED])
+                      PREDICTED.format(**{which: measured(program, which).rstrip("\n") for which in MEASURED}), cost_file(program), MESSAGES, policies(), own(), REFUSED])
     result = {PAGE: page, PAIR: plan(program, "--layer", "split_dw", "--format", "svg")}
     for which in MEASURED:
         result[PICTURES / f"{which}.svg"] = measured(program, which, "--format", "svg")
