@@ -209,21 +209,7 @@ std::string answer(options given) {
   return draw_text(one);
 }
 
-constexpr char const* unwritten = "the output could not be written; is the disk full?";
-
-int refuse(char const* what) {
-  // Not by fmt, which throws where stderr cannot be written.
-  std::fprintf(stderr, "plan: %s\n", what);
-  return 2;
-}
-
-} // namespace
-
-int main(int count, char** words) {
-  // A file that outgrows `ulimit -f` is an error of the write, not a signal.
-  std::signal(SIGXFSZ, SIG_IGN);
-  options given;
-  CLI::App app("Prints, draws and simulates pipeline schedules without running them.", "plan");
+void add_flags(CLI::App& app, options& given) {
   app.add_option("--pipeline", given.pipeline,
                  "one of " + listed(pipeline_names()) + "; also " + examples::other_schedule_names())
       ->type_name("NAME")
@@ -250,10 +236,11 @@ int main(int count, char** words) {
       ->type_name("N");
   app.add_option("--layer", given.layer, "draw one layer pair: serial, two_stream_1f1b or split_dw")
       ->type_name("POLICY");
-  app.add_option("--measured", given.measured,
-                 "a trace of train_moe: that step beside its prediction, with --costs TRACE of a serial run, "
-                 "or of one "
-                 "for each rank of the step, whose ops then cost what they took in the run of their rank")
+  app.add_option(
+         "--measured", given.measured,
+         "a trace of train_moe: that step beside its prediction, with --costs TRACE of a serial run, or "
+         "of one for each rank of the step, whose ops then cost what they took in the run of their "
+         "rank")
       ->type_name("TRACE");
   app.add_flag("--json", given.json, "the simulation as JSON");
   app.add_flag("--compare", given.compare, "a table of every pipeline at these sizes");
@@ -265,6 +252,24 @@ int main(int count, char** words) {
       "  plan --ranks 8 --microbatches 32 --replay phases --compare\n"
       "  plan --layer split_dw --format svg > pair.svg\n"
       "  plan --measured step.json --costs serial.json --format svg > step.svg");
+}
+
+constexpr char const* unwritten = "the output could not be written; is the disk full?";
+
+int refuse(char const* what) {
+  // Not by fmt, which throws where stderr cannot be written.
+  std::fprintf(stderr, "plan: %s\n", what);
+  return 2;
+}
+
+} // namespace
+
+int main(int count, char** words) {
+  // A file that outgrows `ulimit -f` is an error of the write, not a signal.
+  std::signal(SIGXFSZ, SIG_IGN);
+  options given;
+  CLI::App app("Prints, draws and simulates pipeline schedules without running them.", "plan");
+  add_flags(app, given);
   if (std::string const problem = examples::misused_flag(app, count, words); !problem.empty())
     return refuse(problem.c_str());
   try {
