@@ -1,20 +1,8 @@
 // expect: stretto\[E19\]: a schedule needs one layer policy
 // expect: mine::Order
-#include "one_chunk.hpp"
-
-#include <stretto/check/proof.hpp>
+#include "one_layer.hpp"
 
 namespace mine {
-
-struct hidden : stretto::value {};
-struct Whole : stretto::Phase<stretto::attn> {
-  using reads = stretto::values<hidden>;
-  using writes = stretto::values<hidden>;
-  void forward(auto&) {}
-  void backward(auto&) {}
-  static constexpr bool has_weights = false;
-};
-struct Layer : stretto::Block<Whole> {};
 
 struct Order : one_chunk {
 #ifdef STRETTO_COMPILE_FAIL
@@ -29,8 +17,7 @@ struct Order : one_chunk {
     }
   }
 };
-struct Step : stretto::Schedule<Layer, stretto::TwoStream1F1B, Order> {};
 
 } // namespace mine
 
-template struct stretto::proof<mine::Step>;
+template struct stretto::proof<mine::StepIn<mine::Order>>;
