@@ -238,6 +238,21 @@ TEST_CASE("a communicator in use by one lane refuses another", "[group][building
   CHECK(contains(said, "rank 0 called all_reduce of floats while its barrier was still running"));
 }
 
+TEST_CASE("the longest times that can be said do not pass", "[group]") {
+  auto const look = GENERATE(std::chrono::microseconds::zero(), std::chrono::microseconds::max());
+  host::group group(2, {.deadline = std::chrono::milliseconds::max(), .look = look});
+  CHECK(group.deadline() > std::chrono::hours(24 * 365));
+  group.run([&](int rank) {
+    for (int i = 0; i < 2; ++i) {
+      if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      if (i == 0)
+        group.communicator(rank).barrier();
+      else
+        group.reset();
+    }
+  });
+}
+
 TEST_CASE("a rank that never comes is named when the deadline has passed", "[group][building-blocks-11]") {
   auto const look = std::chrono::microseconds(GENERATE(0, 500));
   host::group group(3, {.deadline = std::chrono::milliseconds(300), .look = look});

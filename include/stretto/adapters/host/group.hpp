@@ -33,8 +33,8 @@ struct group_options {
 class group {
 public:
   explicit group(int ranks, group_options const& options = {})
-      : options_(options), ranks_(ranks),
-        board_([](void* self) { static_cast<group*>(self)->wake(); }, this) {
+      : deadline_(waiting_time(options.deadline)), look_(waiting_time(options.look)), link_(options.link),
+        ranks_(ranks), board_([](void* self) { static_cast<group*>(self)->wake(); }, this) {
     if (ranks < 1)
       throw std::invalid_argument("stretto::host::group needs at least one rank, got " +
                                   std::to_string(ranks));
@@ -46,7 +46,7 @@ public:
   int ranks() const noexcept { return ranks_; }
   /// For `lane_options::board` of every rank.
   failure_board& board() noexcept { return board_; }
-  clock::duration deadline() const noexcept { return options_.deadline; }
+  clock::duration deadline() const noexcept { return deadline_; }
 
   /// Another order of collective calls, for another lane or for some of the ranks, named in ascending order. Returns
   /// its number; number 0 is there from the start and has all ranks. Only before the ranks start.
@@ -58,8 +58,7 @@ public:
             "stretto::host::group: the members of a domain must be ranks of the group in ascending order");
     if (members.empty())
       throw std::invalid_argument("stretto::host::group: a domain needs at least one member");
-    domains_.push_back(std::make_unique<domain>(std::move(members), board_, options_.deadline, options_.link,
-                                                options_.look));
+    domains_.push_back(std::make_unique<domain>(std::move(members), board_, deadline_, link_, look_));
     add(*domains_.back());
     return static_cast<int>(domains_.size()) - 1;
   }
@@ -101,8 +100,8 @@ public:
       return;
     }
     std::uint64_t const mine = resets_;
-    bool const ended = all_reset_.wait_until(lock, clock::now() + options_.deadline,
-                                             [&] { return resets_ != mine || lost_ >= 0; });
+    bool const ended =
+        all_reset_.wait_until(lock, clock::now() + deadline_, [&] { return resets_ != mine || lost_ >= 0; });
     if (resets_ != mine) return;
     int const came = resetting_--;
     if (ended)
@@ -170,7 +169,8 @@ private:
     board_.clear();
   }
 
-  group_options const options_;
+  clock::duration const deadline_, look_;
+  link_model const link_;
   int const ranks_;
   failure_board board_;
   std::vector<std::unique_ptr<domain>> domains_;

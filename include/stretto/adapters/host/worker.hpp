@@ -52,7 +52,7 @@ public:
   template <class Start>
   worker(lane on, lane_options const& options, failure_board& board, Start start)
       : board_(board), rank_(options.rank), ring_(power_of_two(options.ring)), mask_(ring_.size() - 1),
-        look_(on == lane::compute || on == lane::comm ? options.look : clock::duration::zero()),
+        look_(on == lane::compute || on == lane::comm ? waiting_time(options.look) : clock::duration::zero()),
         shake_us_(options.shake_us), random_(options.shake_seed ? mix(options.shake_seed, rank_, on) : 0) {
     spans_.reserve(options.spans);
     std::exception_ptr problem;
