@@ -225,6 +225,33 @@ TEST_CASE("a weight that would not be trained is seen in backward, where forward
   }
 }
 
+TEST_CASE("an objective that is more than a number or has no graph is refused before backward", "[torch]") {
+  st::checked_tensors const adapter;
+  for (bool const halves : {false, true}) {
+    auto backward_of = [&](auto const& forward, bool is_objective = true) {
+      at::Tensor leaf = adapter.detach(random_tensor({4, 6}, at::kDouble, 1)), leaf_gradient, root;
+      st::tensors::context context;
+      {
+        auto const scope = adapter.forward_scope(context);
+        root = forward(leaf);
+      }
+      at::Tensor root_gradient = is_objective ? at::Tensor() : at::ones({4, 6}, at::kDouble);
+      gradient_request<at::Tensor> const request{
+          &root, &root_gradient, &is_objective, 1, &leaf, &leaf_gradient, 1};
+      halves ? adapter.backward_input(context, request) : adapter.backward(context, request);
+      return leaf_gradient.defined();
+    };
+    CHECK(backward_of([](auto const& x) { return x.square().mean(); }));
+    CHECK(backward_of([](auto const& x) { return x.square().mean().view({1, 1}); }));
+    CHECK(backward_of([](auto const& x) { return x.square(); }, false));
+    CHECK_THROWS_WITH(backward_of([](auto const& x) { return x.square().sum(1); }),
+                      "an objective has the sizes [4] and is no single number, from which backward starts; "
+                      "write its mean or its sum");
+    CHECK_THROWS_WITH(backward_of([](auto const& x) { return x.detach().square().mean(); }),
+                      ContainsSubstring("an objective does not depend on what its layer reads"));
+  }
+}
+
 TEST_CASE("a value that a phase says it writes and does not is named", "[torch]") {
   CHECK(said_of(twice, [](auto const&) { return at::Tensor{}; }) ==
         "phase Second declares 'out' in its `writes` and left it empty; assign io[out{}]");

@@ -132,6 +132,7 @@ inline std::string sizes_of(at::Tensor const& t) {
 ///   forward again the step ends in backward, and names the op);
 /// - it holds a value that it does not name in its `saves`: the storage would go back before backward. Values that are named
 ///   and not held cost memory only and are not reported.
+/// And before backward at objectives: one that is more than a number, or from which no gradient would come, is refused.
 class checked_tensors : public unchecked_tensors {
 public:
   template <class Run>
@@ -160,16 +161,36 @@ public:
   /// A node that runs forward again is not looked at in forward, whose graph it drops.
   template <class... Phases>
   void backward(context& node, gradient_request<at::Tensor> const& request, Phases&... phases) const {
+    refuse_objective(request);
     refuse_untrained(node, request);
     unchecked_tensors::backward(node, request, phases...);
   }
   template <class... Phases>
   void backward_input(context& node, gradient_request<at::Tensor> const& request, Phases&... phases) const {
+    refuse_objective(request);
     refuse_untrained(node, request);
     unchecked_tensors::backward_input(node, request, phases...);
   }
 
 private:
+  /// What a phase reads asks for a gradient, frozen weights or not, so an objective without a graph was cut off from it.
+  static void refuse_objective(gradient_request<at::Tensor> const& request) {
+    bool reads = false;
+    for (int i = 0; i < request.leaf_count; ++i)
+      reads |= request.leaves[i].defined() && request.leaves[i].requires_grad();
+    for (int i = 0; i < request.root_count; ++i) {
+      at::Tensor const& root = request.roots[i];
+      if (!request.root_is_objective || !request.root_is_objective[i] || !root.defined()) continue;
+      if (root.numel() != 1)
+        throw std::logic_error(
+            "an objective has the sizes " + detail::sizes_of(root) +
+            " and is no single number, from which backward starts; write its mean or its sum");
+      if (reads && !root.requires_grad())
+        throw std::logic_error(
+            "an objective does not depend on what its layer reads, so nothing would be learned; "
+            "make it from io[...] without detach(), item() or a NoGradGuard");
+    }
+  }
   static void refuse_untrained(context& node, gradient_request<at::Tensor> const& request) {
     std::vector<at::Tensor const*> written, read;
     for (int i = 0; i < request.root_count; ++i) written.push_back(&request.roots[i]);
