@@ -1,6 +1,6 @@
-/// What stands around a step in a trainer of one's own: attention by torch's own kernel, made again in backward instead of
-/// kept; gradients of replicas added up; clipping by the norm of all gradients; a checkpoint. Two replicas, which are threads,
-/// train a small language model; then two others go on from the checkpoint with another schedule and come to the same bits.
+/// A small trainer of one's own over torch: two ranks, which are threads, share the experts and have a copy each of all else.
+/// Attention is torch's own kernel and made again in backward instead of kept; gradients of copies are added up; their norm is
+/// clipped; a checkpoint is written. Two other ranks go on from it with another schedule and come to the same bits.
 #include <stretto/adapters/host.hpp>
 #include <stretto/adapters/torch.hpp>
 #include <stretto/stretto.hpp>
@@ -21,30 +21,47 @@ namespace st = stretto;
 
 namespace {
 
-constexpr int symbols = 24, width = 32, heads = 4, words = 12, layers_of_model = 2;
-constexpr int replicas = 2, microbatches = 3, steps = 40, steps_before_checkpoint = 15;
+constexpr int symbols = 24, width = 32, heads = 4, words = 12, experts = 4, layers_of_model = 2;
+constexpr int ranks = 2, microbatches = 3, steps = 40, steps_before_checkpoint = 15;
+
+using Comm = st::torch::expert_parallel<st::host::communicator>;
 
 struct hidden : st::value {};
-struct middle : st::value {};
+struct residual : st::value {};
+struct gate : st::value {};
+struct sorted : st::value {};
+struct arrived : st::value {};
+struct expert_rows : st::value {};
 struct loss : st::objective {};
+struct routing : st::metadata {
+  struct type {
+    at::Tensor place; // of a word among the rows by expert
+    std::vector<int> rows; // how many for each expert
+  };
+};
+struct way : st::metadata {
+  using type = Comm::handle; // which rows came from where
+};
 
-/// A weight, and what the optimizer keeps for it. Graphs point at weights, so they must not move.
+/// A weight, and what the optimizer keeps for it.
 struct trained {
   st::torch::parameter weight;
   at::Tensor momentum;
+  bool of_experts; ///< only this rank has it; every rank has a copy of all others
 };
 
-/// One replica: its weights, what its microbatches read in this step, and their losses.
-struct replica {
-  std::deque<trained> weights;
+/// What a rank has: weights, which must not move since graphs point at them, what its microbatches read in this step, and
+/// their losses.
+struct rank_state {
+  int rank;
+  std::deque<trained> weights{};
   std::vector<at::Tensor> texts = std::vector<at::Tensor>(microbatches);
   std::vector<double> losses = std::vector<double>(microbatches);
 
-  st::torch::parameter* add(std::string const& name, at::IntArrayRef sizes) {
-    std::string const numbered = std::to_string(weights.size()) + "." + name;
-    weights.push_back(
-        {{numbered, at::randn(sizes, at::make_generator<at::CPUGeneratorImpl>(weights.size())).mul_(0.2)},
-         at::zeros(sizes)});
+  st::torch::parameter* add(std::string const& name, at::IntArrayRef sizes, bool of_experts = false) {
+    std::size_t const number = weights.size(), seed = of_experts ? 100 * (rank + 1u) + number : number;
+    at::Tensor const initial = at::randn(sizes, at::make_generator<at::CPUGeneratorImpl>(seed)).mul_(0.2);
+    weights.push_back({{std::to_string(number) + "." + name, initial}, at::zeros(sizes), of_experts});
     return &weights.back().weight;
   }
   at::Tensor text(int microbatch) const { return texts.at(static_cast<std::size_t>(microbatch)); }
@@ -52,9 +69,9 @@ struct replica {
 
 struct Embed : st::Phase<st::attn> {
   using writes = st::values<hidden>;
-  replica* of;
+  rank_state* of;
   st::torch::parameter* table;
-  explicit Embed(replica& r) : of(&r), table(r.add("table", {symbols, width})) {}
+  explicit Embed(rank_state& r) : of(&r), table(r.add("table", {symbols, width})) {}
   void forward(auto& io) {
     io[hidden{}] = st::torch::embedding(of->text(io.microbatch()).slice(0, 0, words), *table);
   }
@@ -62,9 +79,9 @@ struct Embed : st::Phase<st::attn> {
 
 struct Attention : st::Phase<st::attn> {
   using reads = st::values<hidden>;
-  using writes = st::values<middle>;
+  using writes = st::values<residual>;
   st::torch::parameter *gain, *in, *out;
-  explicit Attention(replica& r)
+  explicit Attention(rank_state& r)
       : gain(r.add("gain", {width})), in(r.add("in", {width, 3 * width})), out(r.add("out", {width, width})) {
   }
   void forward(auto& io) {
@@ -73,59 +90,105 @@ struct Attention : st::Phase<st::attn> {
     at::Tensor const by_head = parts.view({words, 3, heads, width / heads}).permute({1, 2, 0, 3});
     at::Tensor const mixed =
         at::scaled_dot_product_attention(by_head[0], by_head[1], by_head[2], {}, 0, /*is_causal=*/true);
-    io[middle{}] = x + st::torch::linear(mixed.transpose(0, 1).reshape({words, width}), *out);
+    io[residual{}] = x + st::torch::linear(mixed.transpose(0, 1).reshape({words, width}), *out);
   }
 };
 
-struct FeedForward : st::Phase<st::mlp> {
-  using reads = st::values<middle>;
-  using writes = st::values<hidden>;
-  st::torch::parameter *up, *down;
-  explicit FeedForward(replica& r) : up(r.add("up", {width, width})), down(r.add("down", {width, width})) {}
+/// Every word goes to one expert.
+struct Router : st::Phase<st::attn> {
+  using reads = st::values<residual>;
+  using writes = st::values<sorted, gate, routing>;
+  st::torch::parameter* weight;
+  explicit Router(rank_state& r) : weight(r.add("router", {width, experts})) {}
   void forward(auto& io) {
-    io[hidden{}] = io[middle{}] + st::torch::linear(at::silu(st::torch::linear(io[middle{}], *up)), *down);
+    auto const [probability, expert] = st::torch::linear(io[residual{}], *weight).softmax(1).max(1, true);
+    at::Tensor const chosen = expert.flatten(), order = chosen.argsort(true, 0);
+    at::Tensor const count = chosen.bincount({}, experts);
+    auto const* const first = count.const_data_ptr<std::int64_t>();
+    io[routing{}] = {order.argsort(), {first, first + experts}};
+    io[sorted{}] = io[residual{}].index_select(0, order);
+    io[gate{}] = probability;
+  }
+};
+
+struct Dispatch : st::Phase<st::dispatch> {
+  using reads = st::values<sorted, routing>;
+  using writes = st::values<arrived, way>;
+  using communicator = Comm;
+  Comm* comm;
+  explicit Dispatch(Comm& c) : comm(&c) {}
+  void forward(auto& io) {
+    io[arrived{}] = st::torch::dispatch_rows(*comm, io[sorted{}], {io[routing{}].rows}, io[way{}]);
+  }
+};
+
+struct Experts : st::Phase<st::mlp> {
+  using reads = st::values<arrived, way>;
+  using writes = st::values<expert_rows>;
+  st::torch::parameter *up, *down;
+  explicit Experts(rank_state& r)
+      : up(r.add("up", {experts / ranks, width, width}, true)),
+        down(r.add("down", {experts / ranks, width, width}, true)) {}
+  void forward(auto& io) {
+    auto const& rows = io[way{}].rows();
+    at::Tensor const inner = at::silu(st::torch::expert_linear(io[arrived{}], rows, *up));
+    io[expert_rows{}] = st::torch::expert_linear(inner, rows, *down);
+  }
+};
+
+struct Combine : st::Phase<st::combine> {
+  using reads = st::values<expert_rows, gate, residual, routing, way>;
+  using writes = st::values<hidden>;
+  Comm* comm;
+  explicit Combine(Comm& c) : comm(&c) {}
+  void forward(auto& io) {
+    at::Tensor const back = st::torch::combine_rows(*comm, io[expert_rows{}], io[way{}]);
+    io[hidden{}] = io[residual{}] + io[gate{}] * back.index_select(0, io[routing{}].place);
   }
 };
 
 struct Head : st::Phase<st::mlp> {
   using reads = st::values<hidden>;
   using writes = st::values<loss>;
-  replica* of;
+  rank_state* of;
   st::torch::parameter* weight;
-  explicit Head(replica& r) : of(&r), weight(r.add("head", {width, symbols})) {}
+  explicit Head(rank_state& r) : of(&r), weight(r.add("head", {width, symbols})) {}
   void forward(auto& io) {
     at::Tensor const next = of->text(io.microbatch()).slice(0, 1);
     io[loss{}] =
-        at::cross_entropy_loss(st::torch::linear(io[hidden{}], *weight), next) / (microbatches * replicas);
+        at::cross_entropy_loss(st::torch::linear(io[hidden{}], *weight), next) / (microbatches * ranks);
     of->losses.at(static_cast<std::size_t>(io.microbatch())) = io[loss{}].template item<double>();
   }
 };
 
 struct First : st::Block<Embed> {};
-struct Layer : st::Block<st::Recompute<Attention>, st::Detach, FeedForward> {};
+struct Layer : st::Block<st::Recompute<Attention, Router>, st::Detach, Dispatch, st::Detach, Experts,
+                         st::Detach, Combine> {};
 struct Last : st::Block<Head> {};
 struct Model : st::Blocks<First, Layer, Last> {};
 template <class... Policies> struct Step : st::Schedule<Model, Policies...> {};
 
-/// Each word follows from the one before; other texts for every step, replica and microbatch.
+/// Each word follows from the one before; other texts for every step, rank and microbatch.
 at::Tensor draw_text(int step, int rank, int microbatch) {
-  return (at::arange(words + 1) * 5 + (step * replicas + rank) * microbatches + microbatch)
-      .remainder(symbols);
+  return (at::arange(words + 1) * 5 + (step * ranks + rank) * microbatches + microbatch).remainder(symbols);
 }
 
-/// The gradients of all replicas, added in the order of their ranks: the same bits on each.
-void add_up(replica& mine, st::host::communicator& all) {
+/// Gradients of what every rank has, added in the order of the ranks: the same bits on each. An expert has seen the rows of all.
+void add_up(rank_state& mine, st::host::communicator& all) {
   for (trained& each : mine.weights) {
+    if (each.of_experts) continue;
     at::Tensor const& gradient = each.weight.main_grad();
     all.all_reduce(gradient.data_ptr<float>(), static_cast<std::size_t>(gradient.numel()));
   }
 }
 
-/// Momentum, with the norm of all gradients together at most `largest_norm`.
-void update(replica& mine, double rate, double largest_norm) {
-  double squares = 0;
-  for (trained& each : mine.weights) squares += each.weight.main_grad().square().sum().item<double>();
-  double const scale = std::min(1.0, largest_norm / (std::sqrt(squares) + 1e-6));
+/// Momentum, with the norm of the gradient of the whole model at most `largest_norm`.
+void update(rank_state& mine, st::host::communicator& all, double rate, double largest_norm) {
+  double of_copies = 0, of_experts = 0;
+  for (trained& each : mine.weights)
+    (each.of_experts ? of_experts : of_copies) += each.weight.main_grad().square().sum().item<double>();
+  all.all_reduce(&of_experts, 1);
+  double const scale = std::min(1.0, largest_norm / (std::sqrt(of_copies + of_experts) + 1e-6));
   for (trained& each : mine.weights) {
     each.momentum.mul_(0.9).add_(each.weight.main_grad(), scale);
     each.weight.data().sub_(each.momentum, rate);
@@ -133,8 +196,8 @@ void update(replica& mine, double rate, double largest_norm) {
   }
 }
 
-/// A checkpoint is a dictionary of tensors by name; torch.load reads it too.
-std::vector<char> save(replica const& mine) {
+/// The checkpoint of a rank: a dictionary of tensors by name, as `torch.save` writes it.
+std::vector<char> save(rank_state const& mine) {
   c10::Dict<std::string, at::Tensor> all;
   for (trained const& each : mine.weights) {
     all.insert(each.weight.name(), each.weight.data());
@@ -143,7 +206,7 @@ std::vector<char> save(replica const& mine) {
   return torch::jit::pickle_save(all);
 }
 
-void load(replica& mine, std::vector<char> const& checkpoint) {
+void load(rank_state& mine, std::vector<char> const& checkpoint) {
   auto const all = torch::jit::pickle_load(checkpoint).toGenericDict();
   for (trained& each : mine.weights) {
     each.weight.data().copy_(all.at(each.weight.name()).toTensor());
@@ -152,22 +215,26 @@ void load(replica& mine, std::vector<char> const& checkpoint) {
 }
 
 struct training {
-  std::vector<double> losses; ///< of each step, over all replicas
-  std::vector<char> checkpoint; ///< after the first steps
+  std::vector<double> losses; ///< of each step, over all ranks
+  std::vector<std::vector<char>> checkpoints =
+      std::vector<std::vector<char>>(ranks); ///< after the first steps
 };
 
 template <class... Policies>
-void train_replica(st::host::group& group, int gradients, int rank, training const* from, training& result) {
-  replica mine;
+void train_rank(st::host::group& group, int sums, int rank, training const* from, training& result) {
+  st::host::communicator rows = group.communicator(rank), all = group.communicator(rank, sums);
+  Comm comm(rows, experts / ranks);
+  rank_state mine{.rank = rank};
   st::layer_list<Model> layers;
   layers.add(st::layer<First>(Embed(mine)));
-  for (int i = 0; i < layers_of_model; ++i) layers.add(st::layer<Layer>(Attention(mine), FeedForward(mine)));
+  for (int i = 0; i < layers_of_model; ++i)
+    layers.add(st::layer<Layer>(Attention(mine), Router(mine), Dispatch(comm), Experts(mine), Combine(comm)));
   layers.add(st::layer<Last>(Head(mine)));
-  if (from) load(mine, from->checkpoint);
+  auto const place = static_cast<std::size_t>(rank);
+  if (from) load(mine, from->checkpoints[place]);
 
   st::torch::use_one_thread(); // sums depend on the threads
   st::torch::tensors tensors;
-  st::host::communicator all = group.communicator(rank, gradients);
   st::host::lanes lanes({.rank = rank, .board = &group.board()},
                         [](st::lane) { st::torch::use_one_thread(); });
   st::executor forward_and_backward{Step<Policies...>{}, st::backend{tensors, lanes}, layers,
@@ -176,20 +243,21 @@ void train_replica(st::host::group& group, int gradients, int rank, training con
     for (int m = 0; m < microbatches; ++m) mine.texts[static_cast<std::size_t>(m)] = draw_text(step, rank, m);
     forward_and_backward();
     add_up(mine, all);
-    update(mine, 0.1, 1.0);
+    update(mine, all, 0.1, 1.0);
     double sum = 0;
     for (double const each : mine.losses) sum += each;
     all.all_reduce(&sum, 1);
     if (rank == 0) result.losses.push_back(sum);
-    if (rank == 0 && step + 1 == steps_before_checkpoint) result.checkpoint = save(mine);
+    if (step + 1 == steps_before_checkpoint) result.checkpoints[place] = save(mine);
   }
 }
 
 template <class... Policies> training train(training const* from = nullptr) {
   training result;
-  st::host::group group(replicas);
-  int const gradients = group.add_domain();
-  group.run([&](int rank) { train_replica<Policies...>(group, gradients, rank, from, result); });
+  st::host::group group(ranks);
+  int const sums =
+      group.add_domain(); // calls of one domain come in one order; the lanes have theirs for rows
+  group.run([&](int rank) { train_rank<Policies...>(group, sums, rank, from, result); });
   return result;
 }
 
