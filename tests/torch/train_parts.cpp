@@ -22,6 +22,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <fstream>
@@ -29,6 +31,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <thread>
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -72,6 +75,28 @@ TEST_CASE("experts that are worth a thread each get the numbers of one thread", 
     auto const alone = at::empty({1024, 1024}, at::kDouble).normal_(0.0, 0.5, generator).to(at::kFloat);
     CHECK(at::equal(drawn.data()[i], alone));
   }
+}
+
+TEST_CASE("however many experts there are, they are drawn by as many threads as there are cores",
+          "[train_moe]") {
+  auto const threads = [] {
+    fs::directory_iterator const each("/proc/self/task");
+    return std::distance(begin(each), end(each));
+  };
+  auto const cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  model_config const config;
+  auto const before = threads();
+  std::atomic<bool> done = false;
+  auto most = before;
+  std::thread looks([&] {
+    for (; !done; std::this_thread::sleep_for(std::chrono::microseconds(200)))
+      most = std::max(most, threads());
+  });
+  initializer(config, "").experts("up", 0, 2 * cores + 8, {1024, 1024}, 0.5);
+  done = true;
+  looks.join();
+  CHECK(most > before + 1);
+  CHECK(most <= before + 1 + cores);
 }
 
 TEST_CASE("a forced balance gives experts as many rows each, and the router its gradient", "[train_moe]") {

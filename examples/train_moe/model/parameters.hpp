@@ -8,10 +8,12 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <future>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -66,17 +68,19 @@ public:
   stretto::torch::parameter experts(char const* name, int first, int count, at::IntArrayRef sizes,
                                     double deviation) const {
     std::vector<at::Tensor> each(static_cast<std::size_t>(count));
-    auto const draw_one = [&](std::size_t i) {
-      each[i] = draw(expert_name(prefix_ + name, first + static_cast<int>(i)), sizes, deviation);
+    auto const draw_each = [&](std::size_t from, std::size_t step) {
+      for (std::size_t i = from; i < each.size(); i += step)
+        each[i] = draw(expert_name(prefix_ + name, first + static_cast<int>(i)), sizes, deviation);
     };
     if (c10::multiply_integers(sizes) < worth_a_thread) {
-      for (std::size_t i = 0; i < each.size(); ++i) draw_one(i);
+      draw_each(0, 1);
     } else {
+      auto const threads = (std::max)(std::size_t{1}, std::size_t{std::thread::hardware_concurrency()});
       std::vector<std::future<void>> drawn;
-      for (std::size_t i = 0; i < each.size(); ++i)
-        drawn.push_back(std::async(std::launch::async, [&draw_one, i] {
+      for (std::size_t t = 0; t < threads && t < each.size(); ++t)
+        drawn.push_back(std::async(std::launch::async, [&draw_each, t, threads] {
           stretto::torch::use_one_thread();
-          draw_one(i);
+          draw_each(t, threads);
         }));
       for (auto& one : drawn) one.get();
     }
