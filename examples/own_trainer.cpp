@@ -59,7 +59,8 @@ struct rank_state {
   std::vector<double> losses = std::vector<double>(microbatches);
 
   st::torch::parameter* add(std::string const& name, at::IntArrayRef sizes, bool of_experts = false) {
-    std::size_t const number = weights.size(), seed = of_experts ? 100 * (rank + 1u) + number : number;
+    std::size_t const number = weights.size(),
+                      seed = of_experts ? 100 * static_cast<std::size_t>(rank + 1) + number : number;
     at::Tensor const initial = at::randn(sizes, at::make_generator<at::CPUGeneratorImpl>(seed)).mul_(0.2);
     weights.push_back({{std::to_string(number) + "." + name, initial}, at::zeros(sizes), of_experts});
     return &weights.back().weight;
