@@ -4,6 +4,7 @@
 #include <stretto/block/items.hpp>
 
 #include <concepts>
+#include <initializer_list>
 #include <utility>
 
 /// What the user composes: phases and cuts to a block (one layer), blocks to the block types of a model. Everything a
@@ -29,10 +30,11 @@ template <class... Items> struct Block {
 private:
   using items = detail::flat_items<Items...>;
   using check = detail::items_check<items>;
-  static constexpr bool sound = check::what == fault::none;
   static_assert(sizeof(detail::items_verdict<check::what, check, items>));
 
 public:
+  /// False where the compiler has said what is wrong: nothing more is to be said of what stands on it.
+  static constexpr bool sound = check::what == fault::none;
   // None where the check has found something, so that its sentence is all that the compiler says.
   using phases = std::conditional_t<sound, typename detail::without_marks<detail::phase_list<>, items>::type,
                                     detail::phase_list<>>;
@@ -50,6 +52,11 @@ concept block_type = requires {
 };
 
 namespace detail {
+
+template <class BlockOrModel>
+concept refused = requires {
+  requires !BlockOrModel::sound;
+};
 
 template <class Block> struct carried_by { using type = values<>; };
 template <class Block>
@@ -137,6 +144,10 @@ inline constexpr bool makes_no_layer =
 struct braced {
   template <class... Given> braced(Given&&...) {}
 };
+/// Of which no list but the empty one is.
+struct nobody {
+  nobody(nobody const&) = delete;
+};
 template <class Phases> inline constexpr bool has_one_phase = false;
 template <class Ph> inline constexpr bool has_one_phase<phase_list<Ph>> = true;
 
@@ -164,6 +175,15 @@ public:
       detail::braced, detail::braced, detail::braced = {}, detail::braced = {}, detail::braced = {},
       detail::braced = {}, detail::braced = {}, detail::braced = {})
       : layer(detail::refused_layer<layer, Other>::made()) {}
+  /// The same where nothing is given for one phase that could be made of nothing.
+  template <class Other = Block>
+  requires(detail::makes_only_phase<typename Other::phases>) explicit layer()
+      : layer(detail::refused_layer<layer, Other>::made()) {}
+  /// Empty braces, which still make that phase: with the constructor above g++ 12 takes them for a layer as well.
+  template <class Other = Block>
+  requires(detail::makes_only_phase<typename Other::phases>) explicit layer(
+      std::initializer_list<detail::nobody>)
+      : detail::layer_of<typename Other::phases>({}) {}
 };
 
 /// The block types of a model, dense, MoE, embedding, head and so on, in any order; which layers there are and in which
@@ -175,6 +195,8 @@ private:
 
 public:
   static constexpr int count = check::what == fault::none ? sizeof...(BlockTypes) : 0;
+  /// As for a block.
+  static constexpr bool sound = check::what == fault::none && !(detail::refused<BlockTypes> || ...);
   template <int Type> using block = typename detail::nth<Type, BlockTypes..., error::nothing>::type;
 };
 
@@ -183,6 +205,10 @@ concept model_type = requires {
   { Model::count } -> std::convertible_to<int>;
   typename Model::template block<0>;
 };
+namespace detail {
+template <class Model>
+concept sound_model = model_type<Model> && !refused<Model>;
+} // namespace detail
 
 namespace detail {
 

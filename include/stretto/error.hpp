@@ -35,6 +35,10 @@ template <class Subject, class... Facts> struct doubled_node { static_assert(nev
 template <class Subject, class... Facts> struct missing_cut { static_assert(never<Subject>, STRETTO_E07); };
 template <class Subject, class... Facts> struct no_backward_weight { static_assert(never<Subject>, STRETTO_E08); };
 template <class Subject, class... Facts> struct wait_on_later { static_assert(never<Subject>, STRETTO_E09); };
+template <class Subject, class... Facts> struct undeclared_read { static_assert(never<Subject>, STRETTO_E10); };
+template <class Subject, class... Facts> struct undeclared_write { static_assert(never<Subject>, STRETTO_E11); };
+template <class Subject, class... Facts> struct ambiguous_name { static_assert(never<Subject>, STRETTO_E12); };
+template <class Subject, class... Facts> struct gone_before_weight_pass { static_assert(never<Subject>, STRETTO_E13); };
 template <class Subject, class... Facts> struct written_twice { static_assert(never<Subject>, STRETTO_E14); };
 template <class Subject, class... Facts> struct input_of_two_nodes { static_assert(never<Subject>, STRETTO_E15); };
 template <class Subject, class... Facts> struct never_produced { static_assert(never<Subject>, STRETTO_E16); };
@@ -50,6 +54,7 @@ template <class Subject, class... Facts> struct not_a_value { static_assert(neve
 template <class Subject, class... Facts> struct metadata_without_type { static_assert(never<Subject>, STRETTO_E29); };
 template <class Subject, class... Facts> struct saves_unlisted { static_assert(never<Subject>, STRETTO_E30); };
 template <class Subject, class... Facts> struct phase_twice { static_assert(never<Subject>, STRETTO_E31); };
+template <class Subject, class... Facts> struct saved_without_type { static_assert(never<Subject>, STRETTO_E32); };
 template <class Subject, class... Facts> struct not_a_block { static_assert(never<Subject>, STRETTO_E33); };
 template <class Subject, class... Facts> struct block_twice { static_assert(never<Subject>, STRETTO_E34); };
 template <class Subject, class... Facts> struct metadata_crosses { static_assert(never<Subject>, STRETTO_E35); };
@@ -59,9 +64,11 @@ template <class Subject, class... Facts> struct other_model { static_assert(neve
 template <class Subject, class... Facts> struct recompute_spans_cut { static_assert(never<Subject>, STRETTO_E64); };
 template <class Subject, class... Facts> struct no_objective { static_assert(never<Subject>, STRETTO_E65); };
 template <class Subject, class... Facts> struct wrong_phases { static_assert(never<Subject>, STRETTO_E68); };
+template <class Subject, class... Facts> struct unsaved_read { static_assert(never<Subject>, STRETTO_E69); };
 template <class Subject, class... Facts> struct uncallable { static_assert(never<Subject>, STRETTO_E70); };
 template <class Subject, class... Facts> struct no_constant { static_assert(never<Subject>, STRETTO_E71); };
 template <class Subject, class... Facts> struct unfit_saved { static_assert(never<Subject>, STRETTO_E72); };
+template <class Subject, class... Facts> struct no_gradient { static_assert(never<Subject>, STRETTO_E73); };
 template <class Subject, class... Facts> struct aliased_wrongly { static_assert(never<Subject>, STRETTO_E39); };
 template <class Subject, class... Facts> struct size_out_of_range { static_assert(never<Subject>, STRETTO_E40); };
 template <class Subject, class... Facts> struct no_such_place { static_assert(never<Subject>, STRETTO_E45); };

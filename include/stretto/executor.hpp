@@ -43,6 +43,8 @@ public:
     // What proof<S> stands on, here and below: every level of instantiation is one more in the compiler's message.
     [[maybe_unused]] detail::verdict<Schedule, detail::fault_in<Schedule>::value.d.what> const legal{};
     [[maybe_unused]] detail::tensors_verdict<Schedule, Tensors> const able{};
+    [[maybe_unused]] detail::uses_verdict<
+        decltype(detail::passes<model, Tensors>::template use<true>())> const callable{};
     require_legal();
   }
 
@@ -52,6 +54,8 @@ public:
       : executor(adapters, layers, checked(all), rank) {
     [[maybe_unused]] detail::verdict<Schedule, detail::fault_in<Schedule>::value.d.what> const legal{};
     [[maybe_unused]] detail::tensors_verdict<Schedule, Tensors> const able{};
+    [[maybe_unused]] detail::uses_verdict<
+        decltype(detail::passes<model, Tensors>::template use<true>())> const callable{};
     require_legal();
   }
 
@@ -78,7 +82,7 @@ public:
     try {
       context c{tensors_, lanes_, peers_, body_events_.data(), release_begin_.data(), {}, {}};
       for (bound_issue const& one : issues_) run(one, c);
-      drain();
+      lanes_.drain();
       detail::give_back_each(c.releases, tensors_);
     } catch (...) {
       stop();
@@ -105,15 +109,6 @@ private:
   }
 
   STRETTO_COLD void require_legal() {
-    using namespace detail;
-    static_assert(
-        sizeof(uses_verdict<decltype(use_forward<model, Tensors>(numbers_with<model, member::forward>{}))>) &&
-        sizeof(
-            uses_verdict<decltype(use_backward<model, Tensors>(numbers_with<model, member::backward>{}))>) &&
-        sizeof(uses_verdict<decltype(use_backward_input<model, Tensors>(
-                   numbers_with<model, member::backward_input>{}))>) &&
-        sizeof(uses_verdict<decltype(use_backward_weight<model, Tensors>(
-                   numbers_with<model, member::backward_weight>{}))>));
     flat_table const& all = listed_.table;
     diagnosis d = all.check();
     if (!d)
@@ -195,13 +190,10 @@ private:
     release_begin_.push_back(releases_.end());
   }
 
-  void drain() {
-    if constexpr (lane_adapter<Lanes>) lanes_.drain(); // Where it is missing, the backend says so.
-  }
   /// Nothing may still run when states are given back.
   void stop() noexcept {
     try {
-      drain();
+      lanes_.drain();
     } catch (...) {
       // The step has failed already, and says why.
     }
@@ -219,7 +211,8 @@ private:
 
   // Compares and direct calls: nothing indirect between the plan and the bodies.
   void run_body(form what, context& c, int f, int b) {
-    if constexpr (detail::can_run<Schedule, Tensors> && detail::can_call<model, Tensors>) {
+    if constexpr (detail::can_run<Schedule, Tensors> &&
+                  decltype(detail::passes<model, Tensors>::template use<false>())::fine) {
       using numbers = std::make_integer_sequence<int, types>;
       switch (what) {
       case form::forward_backward:
@@ -274,9 +267,16 @@ private:
   detail::sequence<bound_issue> issues_;
 };
 
-/// Adapters without the types that everything here is made of: their backend has said so.
+/// Nothing is made of a model or of adapters that are not sound, which have said so, or of other things in another order.
 template <class Schedule, class Tensors, class Lanes, class Peers>
-requires(!detail::brings_types<Tensors, Lanes>) class executor<Schedule, Tensors, Lanes, Peers> {
+requires(!schedule_type<Schedule> || detail::refused<typename Schedule::model> ||
+         !detail::complete_backend<Tensors, Lanes, Peers>) class executor<Schedule, Tensors, Lanes, Peers> {
+  static constexpr bool is_made_of_schedule =
+      schedule_type<Schedule>; // Of a concept itself g++ tells the whole story.
+  static_assert(is_made_of_schedule,
+                "stretto: an executor is made of a schedule, a backend, a list of layers and sizes; write "
+                "them in this order: executor run{Step{}, backend{tensors, lanes}, layers, sizes{...}}");
+
 public:
   template <class... Arguments> explicit executor(Arguments&&...) {}
   void operator()() {}
@@ -291,6 +291,8 @@ executor(Schedule, backend<Tensors, Lanes, Peers>, layer_list<Model>&, plan cons
 template <class Schedule, class Tensors, class Lanes, class Peers>
 executor(unproved, Schedule, backend<Tensors, Lanes, Peers>, layer_list<typename Schedule::model>&, sizes)
     -> executor<Schedule, Tensors, Lanes, Peers>;
+template <class... Others>
+executor(Others const&...) -> executor<error::nothing, error::nothing, error::nothing>;
 
 } // namespace v0
 } // namespace stretto

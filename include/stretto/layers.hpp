@@ -38,7 +38,7 @@ private:
 
 /// The layers that one rank owns, of any mix of the model's block types, in the order in which a forward runs them.
 /// Which layers there are is run-time data; only the block types are compiled. Layers keep their addresses.
-template <model_type Model> class layer_list {
+template <class Model> class layer_list {
   template <int Type> using layer_of_type = layer<typename Model::template block<Type>>;
   template <class Block, int Type = 0> static constexpr int number_of() {
     if constexpr (Type == Model::count)
@@ -104,6 +104,19 @@ private:
   detail::sequence<reference> order_;
   detail::sequence<int> first_ = detail::sequence<int>(1);
   int count_[detail::extent(Model::count)] = {};
+};
+
+/// Of what is no model: said here, or where it was composed.
+template <class Model>
+requires(!detail::sound_model<Model>) class layer_list<Model> {
+  static_assert(
+      detail::refused<Model>,
+      "stretto: a list of layers is given something that is no model; write layer_list<Step::model> "
+      "of the schedule Step, or layer_list<Model> of a Model made of Blocks<...>");
+
+public:
+  template <class Layer> Layer& add(Layer next);
+  void next_chunk();
 };
 
 } // namespace v0

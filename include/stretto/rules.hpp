@@ -77,7 +77,8 @@
   "stretto[E26]: a phase has no forward; write void forward(auto& io) in it"
 #define STRETTO_E27 \
   "stretto[E27]: an item of a block is neither a phase nor Detach; derive it publicly from " \
-  "stretto::Phase<kind>, not final, and list it without const, volatile or &"
+  "stretto::Phase<kind>, not final, list it without const, volatile or &, and list blocks as " \
+  "stretto::Blocks<...>"
 #define STRETTO_E28 \
   "stretto[E28]: a phase or block lists something that is no value; derive it publicly from " \
   "stretto::value, objective or metadata, and list values as stretto::values<...>"
@@ -93,7 +94,7 @@
   "stretto[E32]: a phase keeps something in io.saved() and does not say what; write using saved = ... in it"
 #define STRETTO_E33 \
   "stretto[E33]: a schedule or model is made of something that is no block; derive it publicly " \
-  "from stretto::Block<...>, and list blocks as stretto::Blocks<...>"
+  "from stretto::Block<...>, list blocks as stretto::Blocks<...>, and name the policies behind them"
 #define STRETTO_E34 \
   "stretto[E34]: a model lists one block type twice; list it once, and add a layer for each use of it to " \
   "the list of layers"

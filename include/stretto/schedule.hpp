@@ -48,8 +48,9 @@ using default_pipeline = std::conditional_t<std::same_as<Policy, Serial>, Serial
 /// pipeline (default: `SerialPipeline` for `Serial`, else 1F1B with the extra warm-up microbatch).
 /// Derive a struct from it (`struct Step : Schedule<...> {};`) to keep symbol names short.
 template <class BlockOrModel, class... Policies> struct Schedule {
+  static_assert(sizeof(BlockOrModel)); // here, where the way to what the user wrote is short
   using model = std::conditional_t<model_type<BlockOrModel>, BlockOrModel, Blocks<BlockOrModel>>;
-  static_assert(sizeof(model)); // here, where the way to what the user wrote is short
+  static_assert(sizeof(model));
   // Where none is given, another one stands in, so that the broken rule is all that the compiler says.
   using policy = typename detail::policy_of_kind<1, Serial, Policies...>::type;
   using rank_plan = typename detail::policy_of_kind<2, detail::default_pipeline<policy>, Policies...>::type;
@@ -74,6 +75,12 @@ private:
     else
       return &dataflow_of<typename model::template block<Type>>::value;
   }
+};
+
+template <class Type>
+concept schedule_type = requires {
+  typename Type::model;
+  typename Type::rank_plan;
 };
 
 /// The table of one body of `Schedule`, with what the proof found.

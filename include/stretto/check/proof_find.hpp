@@ -130,7 +130,9 @@ constexpr finding find_left_lane(std::integer_sequence<int, Types...>) {
 template <class Schedule> constexpr finding find_fault() {
   constexpr int n = Schedule::model::count;
   constexpr finding in_model = find_in_model<Schedule>(std::make_integer_sequence<int, n>{});
-  if constexpr (!Schedule::fits) {
+  if constexpr (refused<typename Schedule::model>) {
+    return finding{};
+  } else if constexpr (!Schedule::fits) {
     return finding{{fault::not_a_policy}};
   } else if constexpr (in_model.d.what != fault::none) {
     return in_model;

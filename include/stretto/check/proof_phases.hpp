@@ -68,44 +68,37 @@ using used_io = typename phase_with<Model, What, Index>::template view<Tensors>;
 /// Nothing of this runs: it is asked for its type alone. Defined all the same, since clang refuses an undefined one for types of an unnamed namespace.
 template <class Type> Type& some() { std::abort(); }
 
-/// What came of using a member of all phases that have it: the number of the first that cannot be called, or -1.
+/// What came of using the passes of all phases: the number of the first of a kind that cannot be called, or -1.
 template <class Model, member What, int Wrong> struct uses { static constexpr bool fine = Wrong < 0; };
 
-// Each compiles one member of all phases that have it.
-// In the functions themselves, since the compiler says a line for every level; clang-format 14 breaks such lists.
+/// Every pass of every phase of `Model`, by its numbers of `numbers_with`.
+template <class Model, class Tensors, class Forward = numbers_with<Model, member::forward>,
+          class Backward = numbers_with<Model, member::backward>,
+          class Input = numbers_with<Model, member::backward_input>,
+          class Weight = numbers_with<Model, member::backward_weight>>
+struct passes;
+// All in one function, since the compiler says lines for every level; clang-format 14 breaks such lists.
 // clang-format off
-template <class Model, class Tensors, int... Index> auto use_forward(std::integer_sequence<int, Index...>) {
-  constexpr bool can[] = {
-      requires { some<used_phase<Model, member::forward, Index>>().forward(some<used_io<Model, member::forward, Index, Tensors>>()); }..., true};
-  constexpr int wrong = first_false(can, sizeof...(Index));
-  if constexpr (wrong < 0)
-    (some<used_phase<Model, member::forward, Index>>().forward(some<used_io<Model, member::forward, Index, Tensors>>()), ...);
-  return uses<Model, member::forward, wrong>{};
-}
-template <class Model, class Tensors, int... Index> auto use_backward(std::integer_sequence<int, Index...>) {
-  constexpr bool can[] = {
-      requires { some<used_phase<Model, member::backward, Index>>().backward(some<used_io<Model, member::backward, Index, Tensors>>()); }..., true};
-  constexpr int wrong = first_false(can, sizeof...(Index));
-  if constexpr (wrong < 0)
-    (some<used_phase<Model, member::backward, Index>>().backward(some<used_io<Model, member::backward, Index, Tensors>>()), ...);
-  return uses<Model, member::backward, wrong>{};
-}
-template <class Model, class Tensors, int... Index> auto use_backward_input(std::integer_sequence<int, Index...>) {
-  constexpr bool can[] = {
-      requires { some<used_phase<Model, member::backward_input, Index>>().backward_input(some<used_io<Model, member::backward_input, Index, Tensors>>()); }..., true};
-  constexpr int wrong = first_false(can, sizeof...(Index));
-  if constexpr (wrong < 0)
-    (some<used_phase<Model, member::backward_input, Index>>().backward_input(some<used_io<Model, member::backward_input, Index, Tensors>>()), ...);
-  return uses<Model, member::backward_input, wrong>{};
-}
-template <class Model, class Tensors, int... Index> auto use_backward_weight(std::integer_sequence<int, Index...>) {
-  constexpr bool can[] = {
-      requires { some<used_phase<Model, member::backward_weight, Index>>().backward_weight(some<used_io<Model, member::backward_weight, Index, Tensors>>()); }..., true};
-  constexpr int wrong = first_false(can, sizeof...(Index));
-  if constexpr (wrong < 0)
-    (some<used_phase<Model, member::backward_weight, Index>>().backward_weight(some<used_io<Model, member::backward_weight, Index, Tensors>>()), ...);
-  return uses<Model, member::backward_weight, wrong>{};
-}
+template <class Model, class Tensors, int... Forward, int... Backward, int... Input, int... Weight>
+struct passes<Model, Tensors, std::integer_sequence<int, Forward...>, std::integer_sequence<int, Backward...>,
+              std::integer_sequence<int, Input...>, std::integer_sequence<int, Weight...>> {
+  /// Asks whether all can be called; with `Compile`, and if they can, compiles them.
+  template <bool Compile> static auto use() {
+    constexpr bool forward[] = {requires { some<used_phase<Model, member::forward, Forward>>().forward(some<used_io<Model, member::forward, Forward, Tensors>>()); }..., true};
+    constexpr bool backward[] = {requires { some<used_phase<Model, member::backward, Backward>>().backward(some<used_io<Model, member::backward, Backward, Tensors>>()); }..., true};
+    constexpr bool input[] = {requires { some<used_phase<Model, member::backward_input, Input>>().backward_input(some<used_io<Model, member::backward_input, Input, Tensors>>()); }..., true};
+    constexpr bool weight[] = {requires { some<used_phase<Model, member::backward_weight, Weight>>().backward_weight(some<used_io<Model, member::backward_weight, Weight, Tensors>>()); }..., true};
+    constexpr int wrong[] = {first_false(forward, sizeof...(Forward)), first_false(backward, sizeof...(Backward)), first_false(input, sizeof...(Input)), first_false(weight, sizeof...(Weight))};
+    constexpr int first = wrong[0] >= 0 ? 0 : wrong[1] >= 0 ? 1 : wrong[2] >= 0 ? 2 : 3;
+    if constexpr (Compile && wrong[first] < 0) {
+      (some<used_phase<Model, member::forward, Forward>>().forward(some<used_io<Model, member::forward, Forward, Tensors>>()), ...);
+      (some<used_phase<Model, member::backward, Backward>>().backward(some<used_io<Model, member::backward, Backward, Tensors>>()), ...);
+      (some<used_phase<Model, member::backward_input, Input>>().backward_input(some<used_io<Model, member::backward_input, Input, Tensors>>()), ...);
+      (some<used_phase<Model, member::backward_weight, Weight>>().backward_weight(some<used_io<Model, member::backward_weight, Weight, Tensors>>()), ...);
+    }
+    return uses<Model, static_cast<member>(first), wrong[first]>{};
+  }
+};
 // clang-format on
 
 /// Stops the compiler at the phase that cannot be called.
@@ -115,16 +108,6 @@ requires(Wrong >= 0) struct uses_verdict<uses<Model, What, Wrong>> {
   static_assert(
       sizeof(error::uncallable<error::pass_of<static_cast<pass>(What), used_phase<Model, What, Wrong>>>));
 };
-
-/// Whether every pass of every phase can be called.
-// clang-format off
-template <class Model, class Tensors>
-inline constexpr bool can_call =
-    decltype(use_forward<Model, Tensors>(numbers_with<Model, member::forward>{}))::fine &&
-    decltype(use_backward<Model, Tensors>(numbers_with<Model, member::backward>{}))::fine &&
-    decltype(use_backward_input<Model, Tensors>(numbers_with<Model, member::backward_input>{}))::fine &&
-    decltype(use_backward_weight<Model, Tensors>(numbers_with<Model, member::backward_weight>{}))::fine;
-// clang-format on
 
 } // namespace detail
 } // namespace v0

@@ -27,6 +27,8 @@ template <class Schedule, class Layers> void refuse_arguments() {
     static_assert(error::never<Layers>,
                   "stretto: an executor is given no sizes behind its layers; write "
                   "sizes{.microbatches = n}, with .ranks and .rank where there are several");
+  else if constexpr (!std::is_void_v<given> && !sound_model<given>)
+    return; // The list says so.
   else if constexpr (!std::is_void_v<given> && !std::same_as<given, model>)
     static_assert(sizeof(error::other_model<Schedule, model, given>));
   else

@@ -47,36 +47,42 @@ template <class Adapter> constexpr bool can_be_tensors() {
 }
 
 /// Who brings one of the members that differentiate brings all.
+template <class Adapter> struct autograd_members {
+  using tensor = typename Adapter::tensor;
+  using context = typename Adapter::context;
+  using request = gradient_request<tensor>;
+  static constexpr bool scope = requires(Adapter & a, context& c) { a.forward_scope(c); };
+  static constexpr bool forget = requires(Adapter & a, tensor& t) { a.forget_graph(t); };
+  static constexpr bool whole = requires(Adapter & a, context& c, request const& r) { a.backward(c, r); };
+  static constexpr bool input = requires(Adapter & a, context& c, request const& r) {
+    a.backward_input(c, r);
+  };
+  static constexpr bool weight = requires(Adapter & a, context& c) { a.backward_weight(c); };
+  static constexpr bool none = !scope && !forget && !whole && !input && !weight;
+};
 template <class Adapter> constexpr bool can_differentiate() {
   if constexpr (tensor_adapter<Adapter> && !autograd_tensor_adapter<Adapter>) {
-    using tensor = typename Adapter::tensor;
-    using context = typename Adapter::context;
-    using request = gradient_request<tensor>;
-    constexpr bool scope = requires(Adapter & a, context & c) { a.forward_scope(c); };
-    constexpr bool forget = requires(Adapter & a, tensor & t) { a.forget_graph(t); };
-    constexpr bool whole = requires(Adapter & a, context & c, request const& r) { a.backward(c, r); };
-    constexpr bool input = requires(Adapter & a, context & c, request const& r) { a.backward_input(c, r); };
-    constexpr bool weight = requires(Adapter & a, context & c) { a.backward_weight(c); };
-    constexpr bool none = !scope && !forget && !whole && !input && !weight;
-    static_assert(none || scope,
+    using has = autograd_members<Adapter>;
+    static_assert(has::none || has::scope,
                   "stretto: a tensor adapter that differentiates needs a member 'forward_scope(context&)'");
-    static_assert(none || forget,
+    static_assert(has::none || has::forget,
                   "stretto: a tensor adapter that differentiates needs a member 'forget_graph(tensor&)'");
-    static_assert(none || whole,
+    static_assert(has::none || has::whole,
                   "stretto: a tensor adapter that differentiates needs a member 'backward(context&, "
                   "gradient_request<tensor> const&, phases&...)'");
-    static_assert(none || input,
+    static_assert(has::none || has::input,
                   "stretto: a tensor adapter that differentiates needs a member 'backward_input(context&, "
                   "gradient_request<tensor> const&, phases&...)'");
-    static_assert(none || weight, "stretto: a tensor adapter that differentiates needs a member "
-                                  "'backward_weight(context&, phases&...)'");
+    static_assert(has::none || has::weight, "stretto: a tensor adapter that differentiates needs a member "
+                                            "'backward_weight(context&, phases&...)'");
   }
   return true;
 }
 
-template <class Adapter> constexpr bool can_be_lanes() {
+/// Behind what is no tensor adapter nothing is asked: lanes and tensors given in each other's place are one mistake.
+template <class Adapter, bool BehindTensors> constexpr bool can_be_lanes() {
   static_assert(
-      requires { requires std::default_initializable<typename Adapter::event>; },
+      !BehindTensors || requires { requires std::default_initializable<typename Adapter::event>; },
       "stretto: a lane adapter needs a type 'event', which can be default-constructed");
   if constexpr (requires { typename Adapter::event; }) {
     using event = typename Adapter::event;
@@ -119,11 +125,11 @@ template <class Adapter, class Tensor> constexpr bool can_be_peers() {
 template <class... Adapters>
 inline constexpr bool has_temporary = !(std::is_lvalue_reference_v<Adapters> && ...);
 
-template <class Tensors, class Lanes>
-concept brings_types = has_tensor_type<Tensors> && requires {
-  typename Tensors::context;
-  requires std::default_initializable<typename Lanes::event>;
-};
+/// Adapters of which a backend has nothing to say.
+template <class Tensors, class Lanes, class Peers>
+concept complete_backend = tensor_adapter<Tensors> && lane_adapter<Lanes> && peer_adapter<Peers> &&
+    std::same_as<typename Peers::tensor, typename Tensors::tensor> &&
+    (autograd_tensor_adapter<Tensors> || autograd_members<Tensors>::none);
 
 template <class Adapter> struct tensor_of {
   struct type {};
@@ -136,7 +142,7 @@ template <has_tensor_type Adapter> struct tensor_of<Adapter> { using type = type
 template <class Tensors, class Lanes, class Peers = no_peers<typename detail::tensor_of<Tensors>::type>>
 struct backend {
   static_assert(detail::can_be_tensors<Tensors>() && detail::can_differentiate<Tensors>() &&
-                detail::can_be_lanes<Lanes>() &&
+                detail::can_be_lanes<Lanes, has_tensor_type<Tensors>>() &&
                 detail::can_be_peers<Peers, typename detail::tensor_of<Tensors>::type>());
   Tensors& tensors;
   Lanes& lanes;

@@ -75,7 +75,7 @@ template <class Tensor, class Event> struct body_side : layer_place<Tensor> {
 template <class Tensors, class Lanes, class Peers> struct body_context {
   using tensor = typename Tensors::tensor;
   using side = body_side<tensor, typename Lanes::event>;
-  static constexpr bool has_peers = peer_adapter<Peers> && !std::same_as<Peers, no_peers<tensor>>;
+  static constexpr bool has_peers = !std::same_as<Peers, no_peers<tensor>>;
   Tensors& tensors;
   Lanes& lanes;
   Peers* peers;
@@ -173,11 +173,8 @@ struct body_code {
 
   using rows = numbers<ports, table::size>;
   template <int... Index> static void run(context& c, std::integer_sequence<int, Index...>) {
-    // With adapters that miss a member nothing is made: their backend has said so.
-    if constexpr (tensor_adapter<Tensors> && lane_adapter<Lanes>) {
-      (step<Index>(c), ...);
-      c.releases += 2 * sizeof...(Index);
-    }
+    (step<Index>(c), ...);
+    c.releases += 2 * sizeof...(Index);
   }
 };
 

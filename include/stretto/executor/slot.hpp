@@ -6,6 +6,8 @@
 #include <stretto/block/types.hpp>
 #include <stretto/detail/extent.hpp>
 
+#include <type_traits>
+
 /// What one layer keeps for one microbatch between forward and backward, and how a phase sees it.
 namespace stretto {
 inline namespace v0 {
@@ -27,13 +29,27 @@ template <class Tensor> struct give_back {
   template <class Tensors> void operator()(Tensors& tensors) const {
     if (!keeps_handle)
       *what = Tensor{};
-    else if constexpr (requires { tensors.release(*what); }) // Where it is missing, the backend says so.
+    else
       tensors.release(*what);
   }
 };
 
 template <class Value, bool IsMetadata = std::derived_from<Value, metadata>> struct metadata_cell {};
 template <class Value> struct metadata_cell<Value, true> { typename Value::type content{}; };
+
+/// What a phase gets of a value: as one that it reads, as one that it writes, and by the name alone. Of what it does not
+/// declare, a tensor.
+template <class Value, class Tensor, bool Reads, bool Writes> struct view_of {
+  using read = Tensor const;
+  using written = Tensor;
+  using named = std::conditional_t<Writes, Tensor, Tensor const>;
+};
+template <std::derived_from<metadata> Value, class Tensor, bool Reads, bool Writes>
+requires(Reads || Writes) struct view_of<Value, Tensor, Reads, Writes> {
+  using named = typename Value::type;
+  using read = std::conditional_t<Reads, named, Tensor const>;
+  using written = std::conditional_t<Writes, named, Tensor>;
+};
 
 template <class Phase> struct saved_cell {};
 template <class Phase>
@@ -108,6 +124,10 @@ class io {
   template <class Value>
   static constexpr bool has_gradient = In != pass::forward && !(in_weight_pass && reads<Value>);
 
+  // Not left to the compiler, which would look into a member as soon as it is named: in the middle of asking whether a pass
+  // can be called.
+  template <class Value> using view = detail::view_of<Value, tensor, reads<Value>, writes<Value>>;
+
   // What runs forward again has what it read from outside until its input half is over, and what it made itself to the end.
   template <class Value> static constexpr bool input_is_gone() {
     if constexpr (In == pass::forward || is_metadata<Value> || !reads<Value>)
@@ -126,30 +146,35 @@ class io {
 public:
   io(slot_type& state, int layer, int microbatch) : slot_(&state), layer_(layer), microbatch_(microbatch) {}
 
-  // The rules are asserted here and not in structs of `error`: the user's own line is only one level away, and the compiler
-  // names phase and value with it.
+  // By phase and value: what a phase does in each of its passes is said once.
 
   /// The tensor or metadata that this phase reads.
-  template <class Value> decltype(auto) in(Value) const {
-    static_assert(reads<Value>, STRETTO_E10);
-    static_assert(!(in_weight_pass && is_metadata<Value>), STRETTO_E13);
-    static_assert(!input_is_gone<Value>(), STRETTO_E69);
+  template <class Value> typename view<Value>::read& in(Value) const {
+    if constexpr (!reads<Value>) static_assert(sizeof(error::undeclared_read<phase_type, Value>));
+    if constexpr (in_weight_pass && is_metadata<Value>)
+      static_assert(sizeof(error::gone_before_weight_pass<phase_type, Value>));
+    if constexpr (input_is_gone<Value>()) static_assert(sizeof(error::unsaved_read<phase_type, Value>));
     return read<Value>();
   }
 
   /// The tensor or metadata that this phase writes.
-  template <class Value> decltype(auto) out(Value) const {
-    static_assert(writes<Value>, STRETTO_E11);
-    static_assert(!writes<Value> || !in_weight_pass, STRETTO_E13);
-    static_assert(!output_is_gone<Value>(), STRETTO_E69);
+  template <class Value> typename view<Value>::written& out(Value) const {
+    if constexpr (!writes<Value>) static_assert(sizeof(error::undeclared_write<phase_type, Value>));
+    if constexpr (writes<Value> && in_weight_pass)
+      static_assert(sizeof(error::gone_before_weight_pass<phase_type, Value>));
+    if constexpr (output_is_gone<Value>()) static_assert(sizeof(error::unsaved_read<phase_type, Value>));
     return written<Value>();
   }
 
-  template <class Value> decltype(auto) operator[](Value) const {
-    static_assert(!(reads<Value> && writes<Value>), STRETTO_E12);
-    static_assert(reads<Value> || writes<Value>, STRETTO_E10);
-    static_assert(!(in_weight_pass && (writes<Value> || is_metadata<Value>)), STRETTO_E13);
-    static_assert(!input_is_gone<Value>() && !output_is_gone<Value>(), STRETTO_E69);
+  template <class Value> typename view<Value>::named& operator[](Value) const {
+    if constexpr (reads<Value> && writes<Value>)
+      static_assert(sizeof(error::ambiguous_name<phase_type, Value>));
+    if constexpr (!reads<Value> && !writes<Value>)
+      static_assert(sizeof(error::undeclared_read<phase_type, Value>));
+    if constexpr (in_weight_pass && (writes<Value> || is_metadata<Value>))
+      static_assert(sizeof(error::gone_before_weight_pass<phase_type, Value>));
+    if constexpr (input_is_gone<Value>() || output_is_gone<Value>())
+      static_assert(sizeof(error::unsaved_read<phase_type, Value>));
     if constexpr (writes<Value>)
       return written<Value>();
     else
@@ -157,29 +182,32 @@ public:
   }
 
   /// In a backward written by hand: the gradient of a value that this phase reads (to be assigned) or writes (given).
-  template <class Value> decltype(auto) grad(Value) const {
-    static_assert(!(reads<Value> && writes<Value>), STRETTO_E12);
-    static_assert(reads<Value> || writes<Value>, STRETTO_E10);
-    static_assert(has_gradient<Value>, STRETTO_E73);
+  template <class Value> tensor& grad(Value) const {
+    if constexpr (reads<Value> && writes<Value>)
+      static_assert(sizeof(error::ambiguous_name<phase_type, Value>));
+    if constexpr (!reads<Value> && !writes<Value>)
+      static_assert(sizeof(error::undeclared_read<phase_type, Value>));
+    if constexpr (!has_gradient<Value>) static_assert(sizeof(error::no_gradient<phase_type, Value>));
     if constexpr (writes<Value>)
-      return (slot_->root_gradient[root_index<Value>]);
+      return slot_->root_gradient[root_index<Value>];
     else
-      return (slot_->leaf_gradient[reads<Value> ? leaf_index<Value> : 0]);
+      return slot_->leaf_gradient[reads<Value> ? leaf_index<Value> : 0];
   }
   template <class Value> tensor& grad_in(Value) const {
-    static_assert(reads<Value>, STRETTO_E10);
-    static_assert(In != pass::forward && !in_weight_pass, STRETTO_E73);
+    if constexpr (!reads<Value>) static_assert(sizeof(error::undeclared_read<phase_type, Value>));
+    if constexpr (In == pass::forward || in_weight_pass)
+      static_assert(sizeof(error::no_gradient<phase_type, Value>));
     return slot_->leaf_gradient[reads<Value> ? leaf_index<Value> : 0];
   }
   template <class Value> tensor const& grad_out(Value) const {
-    static_assert(writes<Value>, STRETTO_E11);
-    static_assert(In != pass::forward, STRETTO_E73);
+    if constexpr (!writes<Value>) static_assert(sizeof(error::undeclared_write<phase_type, Value>));
+    if constexpr (In == pass::forward) static_assert(sizeof(error::no_gradient<phase_type, Value>));
     return slot_->root_gradient[writes<Value> ? root_index<Value> : 0];
   }
 
   /// What this phase keeps from forward to backward.
   auto& saved() const {
-    static_assert(keeps_something, STRETTO_E32);
+    if constexpr (!keeps_something) static_assert(sizeof(error::saved_without_type<phase_type>));
     if constexpr (keeps_something)
       return static_cast<detail::saved_cell<phase_type>&>(*slot_).content;
     else
@@ -192,20 +220,20 @@ public:
 
 private:
   // Where a rule is broken these name the first tensor, so that its sentence is all that the compiler says.
-  template <class Value> decltype(auto) read() const {
+  template <class Value> typename view<Value>::read& read() const {
     constexpr int leaf = reads<Value> ? leaf_index<Value> : 0;
     if constexpr (reads<Value> && is_metadata<Value>)
-      return (static_cast<detail::metadata_cell<Value>&>(*slot_).content);
+      return static_cast<detail::metadata_cell<Value>&>(*slot_).content;
     else if constexpr (reads<Value> && facts::value.leaf_inside_node[leaf])
-      return static_cast<tensor const&>(slot_->roots(slot_->root, Recomputed)[facts::value.leaf_root[leaf]]);
+      return slot_->roots(slot_->root, Recomputed)[facts::value.leaf_root[leaf]];
     else
-      return static_cast<tensor const&>(slot_->leaf[leaf]);
+      return slot_->leaf[leaf];
   }
-  template <class Value> decltype(auto) written() const {
+  template <class Value> typename view<Value>::written& written() const {
     if constexpr (writes<Value> && is_metadata<Value>)
-      return (static_cast<detail::metadata_cell<Value>&>(*slot_).content);
+      return static_cast<detail::metadata_cell<Value>&>(*slot_).content;
     else
-      return (slot_->roots(slot_->root, Recomputed)[writes<Value> ? root_index<Value> : 0]);
+      return slot_->roots(slot_->root, Recomputed)[writes<Value> ? root_index<Value> : 0];
   }
 
   slot_type* slot_;
