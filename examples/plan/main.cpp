@@ -277,6 +277,8 @@ int main(int count, char** words) {
   } catch (CLI::Success const& help) {
     int const status = app.exit(help);
     return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? status : refuse(unwritten);
+  } catch (CLI::ExtrasError const&) {
+    return refuse(examples::unknown_argument(app).c_str());
   } catch (CLI::ParseError const& error) {
     return refuse((shown_sentence(error.what()) + "; plan --help lists what there is").c_str());
   }

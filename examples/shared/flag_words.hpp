@@ -1,7 +1,11 @@
 #pragma once
 
+#include "words.hpp"
+
+#include <algorithm>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -32,6 +36,20 @@ inline std::string misused_flag(CLI::App const& app, int count, char const* cons
       return name + " has no value; --help shows how each flag is given";
   }
   return {};
+}
+
+/// The first argument that `app` does not know, and the flag that it was probably meant to be.
+inline std::string unknown_argument(CLI::App const& app) {
+  // What is no flag may be the value of one that was not known.
+  auto const unknown = app.remaining();
+  auto found =
+      std::find_if(unknown.begin(), unknown.end(), [](auto const& each) { return each.rfind("--", 0) == 0; });
+  if (found == unknown.end()) found = unknown.begin();
+  std::vector<std::string> known;
+  for (auto const* option : app.get_options()) known.push_back(option->get_name());
+  auto const near = nearest(found->substr(0, found->find('=')), known);
+  return "unknown argument '" + shown(*found) + "'; " +
+         (near.empty() ? "--help lists all flags" : "did you mean " + near + "?");
 }
 
 } // namespace examples

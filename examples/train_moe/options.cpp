@@ -151,16 +151,6 @@ void check_outputs(options const& o) {
                     most_ops, ops));
 }
 
-/// The flag that an unknown argument was probably meant to be.
-std::string unknown_argument(CLI::App const& app, std::string const& argument) {
-  std::vector<std::string> known;
-  for (auto const* option : app.get_options()) known.push_back(option->get_name());
-  auto const name = argument.substr(0, argument.find('='));
-  auto const near = examples::nearest(name, known);
-  return fmt::format("unknown argument '{}'; {}", examples::shown(argument),
-                     near.empty() ? "--help lists all flags" : fmt::format("did you mean {}?", near));
-}
-
 void add_flags(flag_values& flags, CLI::App& app, options& o) {
   auto const& m = o.model;
   auto const number = [](auto value) { return fmt::format("{}", value); };
@@ -371,7 +361,7 @@ std::optional<options> parse_options(int argc, char const* const* argv) {
     std::fputs(app.help().c_str(), stdout);
     return std::nullopt;
   } catch (CLI::ExtrasError const&) {
-    throw input_error(unknown_argument(app, app.remaining().front()));
+    throw input_error(examples::unknown_argument(app));
   } catch (CLI::ParseError const& error) {
     throw input_error(fmt::format("{}; --help shows how each flag is given", error.what()));
   }

@@ -59,7 +59,7 @@ public:
                                 : ::c10d::ProcessGroupGloo::createDeviceForHostname(address)) {}
 
   /// Collective over the members: `rank` of `size` in the group called `name`. Processes that are members of several groups
-  /// must make them in one order. Throws where the process may not open a socket for each other member.
+  /// must make them in one order. Throws where the process may not open a socket for each other member, and four files besides.
   ::c10::intrusive_ptr<::c10d::Backend> make(std::string const& name, int rank, int size) const {
     // Gloo accepts connections in a thread of its own, where one that finds no file ends the process. There must be some to
     // make them with, and left for others.
