@@ -79,10 +79,17 @@ template <class Adapter> constexpr bool can_differentiate() {
   return true;
 }
 
+/// Of a backend that is made of one adapter.
+struct missing_lanes {};
+
 /// Behind what is no tensor adapter nothing is asked: lanes and tensors given in each other's place are one mistake.
 template <class Adapter, bool BehindTensors> constexpr bool can_be_lanes() {
+  constexpr bool given = !std::same_as<Adapter, missing_lanes>;
   static_assert(
-      !BehindTensors || requires { requires std::default_initializable<typename Adapter::event>; },
+      given, "stretto: a backend is made of tensors and lanes, and of peers where the pipeline has several "
+             "ranks; write backend{tensors, lanes}");
+  static_assert(
+      !given || !BehindTensors || requires { requires std::default_initializable<typename Adapter::event>; },
       "stretto: a lane adapter needs a type 'event', which can be default-constructed");
   if constexpr (requires { typename Adapter::event; }) {
     using event = typename Adapter::event;
@@ -148,6 +155,9 @@ struct backend {
   Lanes& lanes;
   Peers* peers = nullptr;
 
+  template <class One>
+  requires std::same_as<Lanes, detail::missing_lanes>
+  explicit backend(One&& one);
   backend(Tensors& t, Lanes& l) : tensors(t), lanes(l) {}
   backend(Tensors& t, Lanes& l, Peers& p) : tensors(t), lanes(l), peers(&p) {}
   template <class SomeTensors, class SomeLanes, class... SomePeers>
@@ -160,6 +170,8 @@ struct backend {
         "temporaries");
   }
 };
+template <class Tensors>
+backend(Tensors&&) -> backend<std::remove_reference_t<Tensors>, detail::missing_lanes>;
 template <class Tensors, class Lanes, class... Peers>
 backend(Tensors&&, Lanes&&, Peers&&...)
     -> backend<std::remove_reference_t<Tensors>, std::remove_reference_t<Lanes>,
