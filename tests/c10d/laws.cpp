@@ -82,6 +82,14 @@ TEST_CASE("c10d::communicator keeps the laws of row exchanges, and adds up in ra
       for (int other = 0; other < ranks; ++other)
         good = good && all[static_cast<std::size_t>(other)] == other;
       comm.barrier();
+      // To itself other rows than it makes room for.
+      std::vector<int> out(static_cast<std::size_t>(ranks)), in = out;
+      out[static_cast<std::size_t>(rank)] = 2, in[static_cast<std::size_t>(rank)] = 3;
+      try {
+        comm.all_to_all(nullptr, out.data(), nullptr, in.data(), 8);
+        good = false;
+      } catch (std::invalid_argument const&) {
+      }
       kept[static_cast<std::size_t>(rank)] = good;
     })));
     for (bool const each : kept) CHECK(each);

@@ -60,6 +60,22 @@ Exchange make_exchange(host::group& group, int rank,
                   cuda::exchange_options{deadline, failed, std::move(waits)});
 }
 
+/// What a rank is told that sends itself other rows than it makes room for.
+template <class Exchange> std::string said_of_own_rows() {
+  host::group group(1);
+  std::string said;
+  group.run([&](int rank) {
+    auto exchange = make_exchange<Exchange>(group, rank);
+    int const out = 2, in = 3;
+    try {
+      exchange.all_to_all(nullptr, &out, nullptr, &in, 8);
+    } catch (std::invalid_argument const& problem) {
+      said = problem.what();
+    }
+  });
+  return said;
+}
+
 /// Rows that rank `from` sends to rank `to` in a round.
 using rows_of = int (*)(int from, int to, int round);
 

@@ -199,6 +199,12 @@ std::vector<outcome> run_forked(int ranks, Prepare const& prepare, Body const& b
       // Destructors of what is static would wait for a GPU that may be stuck.
       ::_exit(0);
     }
+    if (child < 0) {
+      // Kept, it would be killed like a rank: -1 is every process.
+      for (auto const each : running) ::kill(each, SIGKILL), ::waitpid(each, nullptr, 0);
+      ::munmap(memory, sizeof(shared_board));
+      throw std::runtime_error("no process for rank " + std::to_string(rank));
+    }
     running.push_back(child);
   }
   std::vector<outcome> found(static_cast<std::size_t>(ranks));

@@ -86,6 +86,10 @@ TEST_CASE("ranks that disagree about pushed rows are told, all of them", "[gpu]"
     CHECK_THAT(each, ContainsSubstring("rank 0 sends 16 bytes to rank 1, which expects 24"));
 }
 
+TEST_CASE("a rank that pushes itself other rows than it makes room for is told", "[gpu]") {
+  CHECK(said_of_own_rows<pusher>() == "peer_exchange: rank 0 sends 2 rows to itself and expects 3");
+}
+
 TEST_CASE("a rank that does not come to a push is named before long", "[gpu]") {
   host::group group(2);
   std::string told;

@@ -116,7 +116,9 @@ TEST_CASE("rows are pushed between processes, under random delays", "[gpu]") {
 }
 
 TEST_CASE("after a call that a rank gave up every further call is refused", "[gpu]") {
-  auto const is_refused = [](shared_exchange& ranks) {
+  // A negative number of rows, or other rows to itself than it makes room for.
+  int const to_itself = GENERATE(-1, 2), from_itself = to_itself == 2 ? 3 : -1;
+  auto const is_refused = [&](shared_exchange& ranks) {
     use_gpu_of(ranks.rank(), 1);
     cuda::stream own;
     auto const current = cuda::thread_stream{}.enter(own.get());
@@ -125,10 +127,10 @@ TEST_CASE("after a call that a rank gave up every further call is refused", "[gp
     data.issue(exchange, 64, own.get());
     cuda::check(cudaStreamSynchronize(own.get()), "cudaStreamSynchronize");
     ranks.barrier();
-    int const negative[] = {-1, -1};
+    int const out[] = {to_itself, 0}, in[] = {from_itself, 0};
     bool told = false;
     try {
-      if (ranks.rank() == 0) exchange.all_to_all(nullptr, negative, nullptr, negative, 64);
+      if (ranks.rank() == 0) exchange.all_to_all(nullptr, out, nullptr, in, 64);
     } catch (std::invalid_argument const&) {
       told = true;
     }

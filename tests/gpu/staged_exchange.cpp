@@ -54,6 +54,10 @@ TEST_CASE("ranks that disagree about rows are told, all of them", "[gpu]") {
                          "rank 0 sends 16 bytes to rank 1, which expects 3 rows of 8"));
 }
 
+TEST_CASE("a rank that stages other rows for itself than it makes room for is told", "[gpu]") {
+  CHECK(said_of_own_rows<stager>() == "staged_exchange: rank 0 sends 2 rows to itself and expects 3");
+}
+
 TEST_CASE("a step with staged rows that fails on one rank ends on both, and the next one runs", "[gpu]") {
   CHECK(ends_together_and_goes_on<stager>());
 }

@@ -2,6 +2,7 @@
 
 #include <stretto/adapter.hpp>
 #include <stretto/adapters/c10d/waiting.hpp>
+#include <stretto/detail/require_own_rows.hpp>
 
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -88,6 +89,7 @@ private:
 
   void exchange(void const* send, int const* send_rows, void* receive, int const* receive_rows,
                 std::size_t row_bytes, char const* what) {
+    stretto::detail::require_own_rows(send_rows, receive_rows, rank(), 1, what);
     auto const sizes = [&](int const* rows) {
       std::vector<std::int64_t> all;
       for (int each = 0; each < ranks(); ++each)

@@ -2,6 +2,7 @@
 
 #include <stretto/adapter.hpp>
 #include <stretto/adapters/c10d/waiting.hpp>
+#include <stretto/detail/require_own_rows.hpp>
 
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -45,6 +46,7 @@ public:
 
   void all_to_all(void const* send, int const* send_rows, void* receive, int const* receive_rows,
                   std::size_t row_bytes) {
+    stretto::detail::require_own_rows(send_rows, receive_rows, rank(), 1, "all_to_all");
     auto to = sizes_of(send_rows, row_bytes), from = sizes_of(receive_rows, row_bytes);
     auto in = bytes_at(send, to), out = bytes_at(receive, from);
     ::c10::intrusive_ptr<::c10d::Work> work;

@@ -12,6 +12,7 @@
 #include <stretto/adapters/cuda/share.hpp>
 #include <stretto/adapters/cuda/staged_exchange.hpp>
 #include <stretto/detail/part_blocks.hpp>
+#include <stretto/detail/require_own_rows.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -123,6 +124,7 @@ public:
     if (staged_) throw std::logic_error("peer_exchange: parts of rows do not go through host memory");
     if (room_->is_broken) mend();
     try {
+      stretto::detail::require_own_rows(send_rows, receive_rows, rank(), parts, whose);
       auto& calls = room_->calls[++calls_ % 2];
       auto& mine = calls[me_];
       mine.parts = static_cast<std::size_t>(parts);

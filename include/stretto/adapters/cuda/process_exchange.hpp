@@ -11,6 +11,7 @@
 #include <stretto/adapters/cuda/own_rows.hpp>
 #include <stretto/adapters/cuda/process_calls.hpp>
 #include <stretto/adapters/cuda/reach.hpp>
+#include <stretto/detail/require_own_rows.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -70,6 +71,7 @@ public:
           "each other there get stuck; give each a GPU of its own");
     try {
       room_->require_open(++calls_);
+      stretto::detail::require_own_rows(send_rows, receive_rows, rank(), 1, whose);
       detail::place_blocks(send_rows, size_, row_bytes, room_->blocks(me_, calls_), whose);
       detail::place_blocks(receive_rows, size_, row_bytes, room_->places(me_, calls_), whose);
       room_->is_captured(me_, calls_) = captured_;

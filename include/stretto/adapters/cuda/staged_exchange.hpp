@@ -8,6 +8,7 @@
 #include <stretto/adapters/cuda/own_rows.hpp>
 #include <stretto/adapters/cuda/share.hpp>
 #include <stretto/adapters/cuda/staging.hpp>
+#include <stretto/detail/require_own_rows.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -40,8 +41,8 @@ public:
   explicit staged_exchange(Ranks ranks, Current current = {}, exchange_options options = {})
       : ranks_(std::move(ranks)), current_(std::move(current)), options_(std::move(options)),
         size_(static_cast<std::size_t>(ranks_.ranks())), me_(static_cast<std::size_t>(ranks_.rank())),
-        own_staging_(std::make_shared<detail::staging>()), ones_(size_, 1), first_(size_ + 1), to_(size_),
-        from_(size_) {
+        own_staging_(std::make_shared<detail::staging>()), ones_(size_, 1), first_(size_ + 1),
+        places_(size_ + 1), to_(size_), from_(size_) {
     stagings_ = detail::share(own_staging_, ranks_);
     int gpu = 0;
     check(cudaGetDevice(&gpu), "cudaGetDevice");
@@ -66,16 +67,16 @@ public:
     auto* const in = static_cast<std::byte*>(receive);
     cudaStream_t const here = current_.current();
     enter(detail::capture_of(here));
+    stretto::detail::require_own_rows(send_rows, receive_rows, rank(), 1, "staged_exchange");
     detail::place_blocks(send_rows, size_, row_bytes, first_.data(), "staged_exchange");
-    std::size_t const own = static_cast<std::size_t>(send_rows[me_]) * row_bytes;
-    std::size_t own_place = 0;
-    for (std::size_t s = 0; s < me_; ++s) own_place += static_cast<std::size_t>(receive_rows[s]) * row_bytes;
+    detail::place_blocks(receive_rows, size_, row_bytes, places_.data(), "staged_exchange");
+    std::size_t const own = first_[me_ + 1] - first_[me_];
 
     begun_.record(here);
     auto& mine = own_staging_->buffers[turn_++ % 2];
     std::size_t chunk = 0;
     try {
-      own_.copy(in + own_place, out + first_[me_], own, begun_);
+      own_.copy(in + places_[me_], out + first_[me_], own, begun_);
       chunk = send_out(mine, out, own, here);
     } catch (...) {
       own_.try_join(here);
@@ -207,7 +208,7 @@ private:
   std::size_t turn_ = 0;
   unsigned long long capture_ = 0;
   std::vector<int> ones_;
-  std::vector<std::size_t> first_;
+  std::vector<std::size_t> first_, places_; ///< of what leaves and of what arrives
   std::vector<detail::posted_block> to_, from_;
   edge begun_;
   // Last, so that nothing runs on them any more when the buffers go.

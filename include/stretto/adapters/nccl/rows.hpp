@@ -3,12 +3,12 @@
 #include <stretto/adapters/nccl/communicator.hpp>
 #include <stretto/adapters/nccl/host_exchange.hpp>
 #include <stretto/detail/part_blocks.hpp>
+#include <stretto/detail/require_own_rows.hpp>
 
 #include <cstddef>
 #include <stdexcept>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace stretto {
 inline namespace v0 {
@@ -56,6 +56,7 @@ public:
     cudaStream_t const here = current_.current();
     auto const all = static_cast<std::size_t>(ranks()), of_rank = static_cast<std::size_t>(parts),
                me = static_cast<std::size_t>(rank());
+    stretto::detail::require_own_rows(send_rows, receive_rows, rank(), parts, "nccl::rows");
     leaving_.place(send_rows, all, of_rank, !sorted, row_bytes, "nccl::rows");
     coming_.place(receive_rows, all, of_rank, sorted, row_bytes, "nccl::rows");
     auto const* out = static_cast<char const*>(send);
