@@ -23,6 +23,7 @@
 #include <stretto/detail/op_place.hpp>
 #include <stretto/detail/part_blocks.hpp>
 #include <stretto/detail/require_own_rows.hpp>
+#include <stretto/detail/waiting_time.hpp>
 #include <stretto/executor.hpp>
 #include <stretto/executor/backend.hpp>
 #include <stretto/executor/body_code.hpp>

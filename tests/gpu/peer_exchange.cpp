@@ -107,6 +107,21 @@ TEST_CASE("a rank that does not come to a push is named before long", "[gpu]") {
   CHECK(told == "call 1 of a peer_exchange: rank 1 did not come within 300 ms");
 }
 
+TEST_CASE("the longest deadline that can be said is no deadline that is over", "[gpu]") {
+  host::group group(2);
+  std::vector<char> came(2);
+  group.run([&](int rank) {
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    auto rows_between = make_exchange<pusher>(group, rank, std::chrono::milliseconds::max());
+    if (rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    device_bytes const memory(bytes(64));
+    int const none[] = {0, 0};
+    rows_between.all_to_all(memory.data(), none, memory.data() + 32, none, 8);
+    came[static_cast<std::size_t>(rank)] = 1;
+  });
+  CHECK(came == std::vector<char>{1, 1});
+}
+
 TEST_CASE("the rows that a rank keeps do not wait for the other ranks", "[gpu]") {
   host::group group(2);
   std::optional<round_data> data[2];

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stretto/adapters/cuda/failure.hpp>
+#include <stretto/detail/waiting_time.hpp>
 
 #include <chrono>
 #include <functional>
@@ -13,7 +14,7 @@ namespace cuda {
 /// What an exchange is told about its ranks.
 struct exchange_options {
   /// How long a call waits on the host for a rank that does not come.
-  std::chrono::milliseconds deadline{30000};
+  stretto::detail::waiting_milliseconds deadline = std::chrono::seconds(30);
   /// Whether the step of these ranks has failed, mostly a look at the board of their group; asked from several threads.
   std::function<bool()> failed{};
   /// Called with true before a call waits on the host for the other ranks, and with false behind it. Who holds what one rank

@@ -33,11 +33,11 @@ public:
     }
     map(file);
   }
-  shared_segment(std::string const& name, std::size_t bytes) : bytes_(bytes), name_(name) {
+  /// One of another process, whose name stays that one's.
+  shared_segment(std::string const& name, std::size_t bytes) : bytes_(bytes) {
     int const file = ::shm_open(name.c_str(), O_RDWR, 0);
     if (file < 0) fail("cannot be opened: all ranks must be processes of one user on one host");
     map(file);
-    name_.clear();
   }
   shared_segment(shared_segment const&) = delete;
   shared_segment& operator=(shared_segment const&) = delete;
@@ -73,14 +73,17 @@ private:
     memory_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     ::close(file);
     if (memory_ == MAP_FAILED) fail("cannot be mapped");
-    auto const result = cudaHostRegister(memory_, bytes_, cudaHostRegisterPortable | cudaHostRegisterMapped);
+    char const* call = "cudaHostRegister";
+    auto result = cudaHostRegister(memory_, bytes_, cudaHostRegisterPortable | cudaHostRegisterMapped);
     if (result == cudaSuccess) {
-      check(cudaHostGetDevicePointer(&on_gpu_, memory_, 0), "cudaHostGetDevicePointer");
-      return;
+      call = "cudaHostGetDevicePointer";
+      result = cudaHostGetDevicePointer(&on_gpu_, memory_, 0);
+      if (result == cudaSuccess) return;
+      static_cast<void>(cudaHostUnregister(memory_));
     }
     hide();
     ::munmap(memory_, bytes_);
-    check(result, "cudaHostRegister");
+    check(result, call);
   }
 
   std::size_t bytes_;

@@ -17,14 +17,6 @@ inline double microseconds_of(clock::time_point when) {
 }
 inline double now_us() { return microseconds_of(clock::now()); }
 
-/// A time to wait as the clock counts it. More than a hundred years, such as the most that a duration can be, is as long as that:
-/// the clock would go round.
-template <class Count, class Unit>
-constexpr clock::duration waiting_time(std::chrono::duration<Count, Unit> given) {
-  constexpr std::chrono::hours longest(24 * 365 * 100);
-  return given < longest ? std::chrono::duration_cast<clock::duration>(given) : longest;
-}
-
 inline clock::duration duration_of_us(double microseconds) {
   return std::chrono::duration_cast<clock::duration>(std::chrono::duration<double, std::micro>(microseconds));
 }

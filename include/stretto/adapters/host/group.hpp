@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stretto/adapters/host/communicator.hpp>
+#include <stretto/detail/waiting_time.hpp>
 
 #include <chrono>
 #include <condition_variable>
@@ -33,8 +34,9 @@ struct group_options {
 class group {
 public:
   explicit group(int ranks, group_options const& options = {})
-      : deadline_(waiting_time(options.deadline)), look_(waiting_time(options.look)), link_(options.link),
-        ranks_(ranks), board_([](void* self) { static_cast<group*>(self)->wake(); }, this) {
+      : deadline_(stretto::detail::waiting_time(options.deadline)),
+        look_(stretto::detail::waiting_time(options.look)), link_(options.link), ranks_(ranks),
+        board_([](void* self) { static_cast<group*>(self)->wake(); }, this) {
     if (ranks < 1)
       throw std::invalid_argument("stretto::host::group needs at least one rank, got " +
                                   std::to_string(ranks));

@@ -4,6 +4,7 @@
 #include <stretto/adapters/host/counter.hpp>
 #include <stretto/adapters/host/failure.hpp>
 #include <stretto/detail/op_place.hpp>
+#include <stretto/detail/waiting_time.hpp>
 #include <stretto/timeline.hpp>
 
 #include <chrono>
@@ -52,7 +53,8 @@ public:
   template <class Start>
   worker(lane on, lane_options const& options, failure_board& board, Start start)
       : board_(board), rank_(options.rank), ring_(power_of_two(options.ring)), mask_(ring_.size() - 1),
-        look_(on == lane::compute || on == lane::comm ? waiting_time(options.look) : clock::duration::zero()),
+        look_(on == lane::compute || on == lane::comm ? stretto::detail::waiting_time(options.look)
+                                                      : clock::duration::zero()),
         shake_us_(options.shake_us), random_(options.shake_seed ? mix(options.shake_seed, rank_, on) : 0) {
     spans_.reserve(options.spans);
     std::exception_ptr problem;

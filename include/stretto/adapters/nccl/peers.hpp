@@ -42,21 +42,19 @@ public:
     wanted.allocType = cudaMemAllocationTypePinned;
     wanted.location.type = cudaMemLocationTypeDevice;
     wanted.location.id = device;
-    check(cudaMemPoolCreate(&pool_, &wanted), "cudaMemPoolCreate");
+    check(cudaMemPoolCreate(&pool_.handle, &wanted), "cudaMemPoolCreate");
     auto keep = UINT64_MAX;
-    check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep), "cudaMemPoolSetAttribute");
+    check(cudaMemPoolSetAttribute(pool_.handle, cudaMemPoolAttrReleaseThreshold, &keep),
+          "cudaMemPoolSetAttribute");
     // Else taking memory could make a lane wait for a send that waits for its receive.
     int never = 0;
-    check(cudaMemPoolSetAttribute(pool_, cudaMemPoolReuseAllowInternalDependencies, &never),
+    check(cudaMemPoolSetAttribute(pool_.handle, cudaMemPoolReuseAllowInternalDependencies, &never),
           "cudaMemPoolSetAttribute");
   }
   peers(peers const&) = delete;
   peers& operator=(peers const&) = delete;
   /// When everything that was sent has left.
-  ~peers() {
-    ways_.clear();
-    static_cast<void>(cudaMemPoolDestroy(pool_));
-  }
+  ~peers() = default;
 
   /// Before the first message, each route with a communicator of its own. In `over` rank 0 sends and rank 1 receives.
   void add(message_route const& along, communicator& over) { ways_.try_emplace(along, over); }
@@ -74,7 +72,7 @@ public:
     cudaStream_t const here = current_.current();
     void* copy = nullptr;
     auto const bytes = head.content.bytes;
-    check(cudaMallocFromPoolAsync(&copy, bytes, pool_, here), "cudaMallocFromPoolAsync");
+    check(cudaMallocFromPoolAsync(&copy, bytes, pool_.handle, here), "cudaMallocFromPoolAsync");
     check(cudaMemcpyAsync(copy, tensors_.data(sent), bytes, cudaMemcpyDeviceToDevice, here),
           "cudaMemcpyAsync");
     if (about.gradient) to.keep(sent, here);
@@ -102,6 +100,15 @@ public:
   }
 
 private:
+  struct memory_pool {
+    memory_pool() = default;
+    memory_pool(memory_pool const&) = delete;
+    memory_pool& operator=(memory_pool const&) = delete;
+    ~memory_pool() {
+      if (handle) static_cast<void>(cudaMemPoolDestroy(handle));
+    }
+    cudaMemPool_t handle = nullptr;
+  };
   using landings = stretto::detail::landings<tensor, tensor_head, mark>;
 
   struct way {
@@ -160,7 +167,7 @@ private:
   Heads& heads_;
   Tensors tensors_;
   Current current_;
-  cudaMemPool_t pool_ = nullptr;
+  memory_pool pool_;
   std::shared_ptr<landings> landings_ = std::make_shared<landings>();
   std::map<message_route, way> ways_;
 };

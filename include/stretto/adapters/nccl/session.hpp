@@ -3,6 +3,7 @@
 #include <stretto/adapters/nccl/communicator.hpp>
 #include <stretto/adapters/nccl/host_exchange.hpp>
 #include <stretto/adapters/nccl/settings.hpp>
+#include <stretto/detail/waiting_time.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -24,11 +25,11 @@ namespace nccl {
 
 struct session_options {
   /// How long a call may take from when it is issued.
-  std::chrono::milliseconds deadline{30000};
+  stretto::detail::waiting_milliseconds deadline = std::chrono::seconds(30);
   /// Whether the ranks have failed otherwise; asked while one waits for others.
   std::function<bool()> given_up{};
   /// How long ranks wait for each other to be joined and connected, which lasts where a GPU is shared.
-  std::chrono::milliseconds joining{120000};
+  stretto::detail::waiting_milliseconds joining = std::chrono::seconds(120);
 };
 
 /// One rank's part in NCCL: all of its communicators, which are made together and given up together. It belongs to the device
