@@ -205,12 +205,11 @@ concept model_type = requires {
   { Model::count } -> std::convertible_to<int>;
   typename Model::template block<0>;
 };
-namespace detail {
-template <class Model>
-concept sound_model = model_type<Model> && !refused<Model>;
-} // namespace detail
 
 namespace detail {
+
+template <class Model>
+concept sound_model = model_type<Model> && !refused<Model>;
 
 template <class Model, int... Types> constexpr chain_facts make_chain(std::integer_sequence<int, Types...>) {
   chain_facts chain;
